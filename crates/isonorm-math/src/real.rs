@@ -95,6 +95,9 @@ pub trait Real:
     /// The logistic function 1 / (1 + e⁻ˣ), accurate in the negative tail too.
     fn sigmoid(self) -> Self;
 
+    /// σ(x) and σ(−x) = 1 − σ(x) together, for the price of one exponential and one division; neither cancels.
+    fn sigmoid_pair(self) -> (Self, Self);
+
     /// The error function 2/√π · ∫₀ˣ e^(−t²) dt; odd, and ±1 at ±∞.
     fn erf(self) -> Self;
 
@@ -175,6 +178,11 @@ macro_rules! real {
             #[inline(always)]
             fn sigmoid(self) -> Self {
                 elementary::sigmoid(self)
+            }
+
+            #[inline(always)]
+            fn sigmoid_pair(self) -> (Self, Self) {
+                elementary::sigmoid_pair(self)
             }
 
             #[inline(always)]

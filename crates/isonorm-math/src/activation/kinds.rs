@@ -92,7 +92,8 @@ impl Pointwise for Silu {
     #[inline(always)]
     fn derivative<R: Real>(self, z: R) -> R {
         let z = cut(z);
-        z.sigmoid() * z.mul_add((-z).sigmoid(), R::ONE)
+        let (gate, rest) = z.sigmoid_pair();
+        gate * z.mul_add(rest, R::ONE)
     }
 }
 
@@ -140,7 +141,8 @@ impl Pointwise for GeluTanh {
         let square = z * z;
         let argument = z * square.mul_add(R::from_f64(Self::CUBIC), R::from_f64(Self::LINEAR));
         let slope = square.mul_add(R::from_f64(3.0 * Self::CUBIC), R::from_f64(Self::LINEAR));
-        argument.sigmoid() * (z * slope).mul_add((-argument).sigmoid(), R::ONE)
+        let (gate, rest) = argument.sigmoid_pair();
+        gate * (z * slope).mul_add(rest, R::ONE)
     }
 }
 
@@ -156,7 +158,8 @@ impl Pointwise for Sigmoid {
 
     #[inline(always)]
     fn derivative<R: Real>(self, z: R) -> R {
-        z.sigmoid() * (-z).sigmoid()
+        let (gate, rest) = z.sigmoid_pair();
+        gate * rest
     }
 }
 
@@ -173,8 +176,8 @@ impl Pointwise for Tanh {
     /// 1 − tanh² z = 4 · σ(2z) · σ(−2z), which does not cancel.
     #[inline(always)]
     fn derivative<R: Real>(self, z: R) -> R {
-        let double = z + z;
-        R::from_f64(4.0) * (double.sigmoid() * (-double).sigmoid())
+        let (gate, rest) = (z + z).sigmoid_pair();
+        R::from_f64(4.0) * (gate * rest)
     }
 }
 

@@ -1,0 +1,130 @@
+use crate::DType;
+
+/// What went wrong. Every variant says which op, what was expected and what came; nothing was read or written.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A description that no tensor could satisfy, or that contradicts itself.
+    #[error("{op}: {reason}")]
+    InvalidDescription {
+        /// The op, as in a problem string.
+        op: &'static str,
+        /// What is wrong, with the values.
+        reason: String,
+    },
+    /// A problem string that does not parse.
+    #[error("problem string: {reason} (in {text:?})")]
+    InvalidProblem {
+        /// What is wrong, with what would be accepted.
+        reason: String,
+        /// The whole text.
+        text: String,
+    },
+    /// A tensor has the wrong number of elements.
+    #[error("{op}: {tensor} has {got} elements, expected {expected} ({why})")]
+    LengthMismatch {
+        /// The op, as in a problem string.
+        op: &'static str,
+        /// The argument's name.
+        tensor: &'static str,
+        /// The number of elements the description asks for.
+        expected: usize,
+        /// The number of elements that came.
+        got: usize,
+        /// Where the expected number comes from, such as `x is 2x3x4`.
+        why: String,
+    },
+    /// A tensor has the wrong shape.
+    #[error("{op}: {tensor} has shape {got}, expected {expected}")]
+    ShapeMismatch {
+        /// The op, as in a problem string.
+        op: &'static str,
+        /// The argument's name.
+        tensor: &'static str,
+        /// The shape, or the family of shapes, that would do.
+        expected: String,
+        /// The shape that came.
+        got: String,
+    },
+    /// A tensor has the wrong type.
+    #[error("{op}: {tensor} is {got}, expected {expected}")]
+    DTypeMismatch {
+        /// The op, as in a problem string.
+        op: &'static str,
+        /// The argument's name.
+        tensor: &'static str,
+        /// The type the description asks for.
+        expected: DType,
+        /// The type that came.
+        got: DType,
+    },
+    /// An argument that this description needs was not given.
+    #[error("{op}: {tensor} is missing: {why}")]
+    MissingArgument {
+        /// The op, as in a problem string.
+        op: &'static str,
+        /// The argument's name.
+        tensor: &'static str,
+        /// Why it is needed.
+        why: &'static str,
+    },
+    /// An argument was given that this description has no use for.
+    #[error("{op}: {tensor} was given but {why}")]
+    UnexpectedArgument {
+        /// The op, as in a problem string.
+        op: &'static str,
+        /// The argument's name.
+        tensor: &'static str,
+        /// Why it has no use.
+        why: &'static str,
+    },
+    /// Two arguments share memory in a way that would corrupt the result.
+    #[error("{op}: {written} overlaps {other} in memory{hint}")]
+    Overlap {
+        /// The op, as in a problem string.
+        op: &'static str,
+        /// The output.
+        written: &'static str,
+        /// The other argument.
+        other: &'static str,
+        /// How to ask for what was probably meant; empty or starting with `: `.
+        hint: &'static str,
+    },
+    /// Memory that is not aligned for its element type.
+    #[error("{op}: {tensor} is not aligned to {expected} bytes (address {got:#x})")]
+    Misaligned {
+        /// The op, as in a problem string.
+        op: &'static str,
+        /// The argument's name.
+        tensor: &'static str,
+        /// The alignment that the type needs.
+        expected: usize,
+        /// The address that came.
+        got: usize,
+    },
+    /// Working in place would destroy something that is still needed.
+    #[error("{op}: cannot work in place: {reason}")]
+    InPlace {
+        /// The op, as in a problem string.
+        op: &'static str,
+        /// What would be destroyed.
+        reason: &'static str,
+    },
+    /// A plan was given arguments, a workspace or a device of another problem.
+    #[error("{op}: {reason}")]
+    PlanMismatch {
+        /// The op, as in a problem string.
+        op: &'static str,
+        /// What does not belong together, with the values.
+        reason: String,
+    },
+    /// Weights that cannot be folded into each other.
+    #[error("fold: {reason}")]
+    Fold {
+        /// What does not fit, with names and shapes.
+        reason: String,
+    },
+}
+
+/// The result of every fallible call of this crate.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,102 @@
+use std::fmt;
+
+use super::{Plan, Schedule};
+
+impl Plan {
+    /// The geometry, each candidate taken or declined with its reason, and the bytes moved, as text.
+    ///
+    /// ```
+    /// use isonorm::{Device, NormDesc};
+    ///
+    /// let plan = Device::cpu().plan(&"batchnorm x=64x256x56x56 act=relu pass=train".parse::<NormDesc>()?)?;
+    /// assert!(plan.explain().contains("batch 1, outer 64, kept 256, inner 3136"));
+    /// # Ok::<(), isonorm::Error>(())
+    /// ```
+    pub fn explain(&self) -> String {
+        self.to_string()
+    }
+}
+
+/// `12345678` as `12.3 MB`.
+fn bytes(n: u64) -> String {
+    let mut value = n as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if value < 1000.0 {
+            return if unit == "B" {
+                format!("{n} B")
+            } else {
+                format!("{value:.1} {unit}")
+            };
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.1} TB")
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (g, p, t) = (&self.geometry, &self.properties, self.traffic());
+        writeln!(f, "problem    {}", self.desc)?;
+        writeln!(
+            f,
+            "device     cpu: {} threads, {}, L2 {}, last level {}",
+            p.threads,
+            p.isa,
+            bytes(p.l2_bytes as u64),
+            bytes(p.llc_bytes as u64)
+        )?;
+        writeln!(
+            f,
+            "geometry   batch {}, outer {}, kept {}, inner {}",
+            g.batch, g.outer, g.kept, g.inner
+        )?;
+        writeln!(
+            f,
+            "           {} groups of {} elements, {} parameters",
+            g.groups(),
+            g.group_size(),
+            g.parameters
+        )?;
+        for (i, c) in self.candidates.iter().enumerate() {
+            let label = if i == 0 { "candidates" } else { "" };
+            match &c.declined {
+                None => writeln!(f, "{label:<10} > {:<18} taken", c.name)?,
+                Some(reason) => writeln!(f, "{label:<10} - {:<18} {reason}", c.name)?,
+            }
+        }
+        match &self.schedule {
+            Schedule::Empty => writeln!(f, "tiles      none: there are no elements")?,
+            Schedule::Rows(r) => writeln!(
+                f,
+                "tiles      blocks of {} x {} elements, {} part{} a group, {} gradient chunk{}",
+                r.block_segments,
+                r.block_inner,
+                r.parts,
+                plural(r.parts),
+                r.chunks,
+                plural(r.chunks)
+            )?,
+            Schedule::Columns(c) => writeln!(
+                f,
+                "tiles      {} columns, {} part{} of the rows, {} gradient chunk{}",
+                c.tile,
+                c.parts,
+                plural(c.parts),
+                c.chunks,
+                plural(c.chunks)
+            )?,
+        }
+        write!(
+            f,
+            "bytes      {} compulsory, {} moved ({:.2} times), {} of workspace",
+            bytes(t.compulsory_bytes),
+            bytes(t.moved_bytes),
+            t.moved_bytes as f64 / t.compulsory_bytes.max(1) as f64,
+            bytes(self.workspace_bytes() as u64)
+        )
+    }
+}
+
+fn plural(n: usize) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}

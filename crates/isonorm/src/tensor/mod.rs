@@ -1,0 +1,8 @@
+//! Memory with a type and a shape: borrowed [`View`]s for frameworks, owned [`Tensor`]s for everyone else.
+
+mod owned;
+mod view;
+
+pub use owned::{Tensor, TensorData};
+pub(crate) use view::sealed;
+pub use view::{Scalar, View, ViewMut};

@@ -1,0 +1,219 @@
+//! Borrowed memory with an element type: what a framework hands over.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use half::{bf16, f16};
+use isonorm_math::{Bf16, F16};
+
+use crate::DType;
+
+pub(crate) mod sealed {
+    pub trait Sealed {}
+}
+
+/// An element type that a tensor can have: `f32`, `f64`, [`half::f16`], [`half::bf16`].
+pub trait Scalar:
+    sealed::Sealed + Copy + Default + PartialEq + Send + Sync + fmt::Debug + 'static
+{
+    /// The same, as a value.
+    const DTYPE: DType;
+
+    /// The nearest value of this type.
+    fn from_f64(value: f64) -> Self;
+
+    /// The value as `f64`, exactly.
+    fn to_f64(self) -> f64;
+}
+
+macro_rules! scalar {
+    ($type:ty, $dtype:expr, $from:expr, $to:expr) => {
+        impl sealed::Sealed for $type {}
+        impl Scalar for $type {
+            const DTYPE: DType = $dtype;
+
+            fn from_f64(value: f64) -> Self {
+                $from(value)
+            }
+
+            fn to_f64(self) -> f64 {
+                $to(self)
+            }
+        }
+    };
+}
+
+scalar!(f16, DType::F16, f16::from_f64, f16::to_f64);
+scalar!(bf16, DType::Bf16, bf16::from_f64, bf16::to_f64);
+scalar!(f32, DType::F32, |v| v as f32, f64::from);
+scalar!(f64, DType::F64, |v| v, |v| v);
+
+/// Shared, contiguous elements of a type known at run time.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    ptr: NonNull<u8>,
+    len: usize,
+    dtype: DType,
+    lifetime: PhantomData<&'a [u8]>,
+}
+
+/// Exclusive, contiguous elements of a type known at run time.
+pub struct ViewMut<'a> {
+    ptr: NonNull<u8>,
+    len: usize,
+    dtype: DType,
+    lifetime: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: a `View` is a shared slice of plain numbers.
+unsafe impl Send for View<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for View<'_> {}
+// SAFETY: a `ViewMut` is an exclusive slice of plain numbers.
+unsafe impl Send for ViewMut<'_> {}
+// SAFETY: `&ViewMut` gives no access to the elements.
+unsafe impl Sync for ViewMut<'_> {}
+
+impl<'a> View<'a> {
+    /// `len` elements of type `dtype` at `ptr`.
+    ///
+    /// # Safety
+    /// The elements are initialized and stay readable, and unwritten by others, for `'a`. `ptr` need not be aligned: that
+    /// is checked, with a clear error, before any element is read.
+    pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize, dtype: DType) -> View<'a> {
+        View {
+            ptr,
+            len,
+            dtype,
+            lifetime: PhantomData,
+        }
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The elements' type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The address of the first element.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.ptr.as_ptr()
+    }
+}
+
+impl<'a> ViewMut<'a> {
+    /// `len` elements of type `dtype` at `ptr`.
+    ///
+    /// # Safety
+    /// The elements are initialized and nobody else reads or writes them for `'a`, except that an overlap with another
+    /// argument of the same call is allowed here and refused there. `ptr` need not be aligned: that is checked, with a clear
+    /// error, before any element is touched.
+    pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize, dtype: DType) -> ViewMut<'a> {
+        ViewMut {
+            ptr,
+            len,
+            dtype,
+            lifetime: PhantomData,
+        }
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The elements' type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The address of the first element.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// The same elements, exclusively, for a shorter time.
+    pub fn reborrow(&mut self) -> ViewMut<'_> {
+        ViewMut {
+            ptr: self.ptr,
+            len: self.len,
+            dtype: self.dtype,
+            lifetime: PhantomData,
+        }
+    }
+
+    /// The same elements, shared, for as long as this view is borrowed.
+    pub fn as_view(&self) -> View<'_> {
+        View {
+            ptr: self.ptr,
+            len: self.len,
+            dtype: self.dtype,
+            lifetime: PhantomData,
+        }
+    }
+}
+
+impl<'a, T: Scalar> From<&'a [T]> for View<'a> {
+    fn from(slice: &'a [T]) -> View<'a> {
+        View {
+            ptr: NonNull::from(slice).cast(),
+            len: slice.len(),
+            dtype: T::DTYPE,
+            lifetime: PhantomData,
+        }
+    }
+}
+
+impl<'a, T: Scalar> From<&'a Vec<T>> for View<'a> {
+    fn from(vec: &'a Vec<T>) -> View<'a> {
+        View::from(vec.as_slice())
+    }
+}
+
+impl<'a, T: Scalar> From<&'a mut [T]> for ViewMut<'a> {
+    fn from(slice: &'a mut [T]) -> ViewMut<'a> {
+        ViewMut {
+            len: slice.len(),
+            ptr: NonNull::from(slice).cast(),
+            dtype: T::DTYPE,
+            lifetime: PhantomData,
+        }
+    }
+}
+
+impl<'a, T: Scalar> From<&'a mut Vec<T>> for ViewMut<'a> {
+    fn from(vec: &'a mut Vec<T>) -> ViewMut<'a> {
+        ViewMut::from(vec.as_mut_slice())
+    }
+}
+
+impl fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "View({} x {})", self.len, self.dtype)
+    }
+}
+
+impl fmt::Debug for ViewMut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ViewMut({} x {})", self.len, self.dtype)
+    }
+}
+
+// `Element`s of isonorm-math and the `half` crate's types are the same 16 bits.
+const _: () =
+    assert!(size_of::<F16>() == size_of::<f16>() && size_of::<Bf16>() == size_of::<bf16>());
