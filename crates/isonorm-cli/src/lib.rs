@@ -1,0 +1,1 @@
+//! isonorm on the command line.

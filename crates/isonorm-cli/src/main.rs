@@ -1,0 +1,2 @@
+//! isonorm on the command line.
+fn main() {}
