@@ -1,15 +1,16 @@
-"""Generates src/coefficients.rs: minimax polynomials for exp, erf and the normal distribution.
+"""Generates src/coefficients.rs: minimax polynomials for exp, tanh, erf and the normal distribution.
 
     pip install mpmath
     python coefficients.py > ../src/coefficients.rs
 
 Each fit is Remez's exchange in 50-digit arithmetic, on the relative error of the function that it serves. Its
-coefficients are then rounded to the type; the error is stated before and after.
+coefficients are then brought to numbers of the type; the error is stated before and after.
 """
 
 import struct
+from itertools import product
 
-from mpmath import cos, erf, erfc, exp, log, lu_solve, matrix, mp, mpf, pi, sqrt
+from mpmath import cos, erf, erfc, exp, log, lu_solve, matrix, mp, mpf, pi, sqrt, tanh
 
 mp.dps = 50
 
@@ -28,6 +29,15 @@ macro_rules! horner {
 
 use crate::Real;"""
 
+# Where tanh's polynomial ends.
+TANH_NEAR = "0.6"
+
+# Type; degrees for exp, tanh, erf and Mills' ratio; the latter's pole and the end of its range.
+FORMATS = (
+    ("f32", 4, 4, 6, 10, 3, "14.5"),
+    ("f64", 9, 10, 11, 23, 4, "39"),
+)
+
 # Points at which the error is looked at.
 GRID = 600
 
@@ -38,13 +48,13 @@ def rounded(value, kind):
     if kind == "f64":
         return near
     near = struct.unpack("f", struct.pack("f", near))[0]
-    below, above = (float_step(near, step) for step in (-1, 1))
-    return min((near, below, above), key=lambda candidate: abs(mpf(candidate) - value))
+    return min((near, step(near, -1, kind), step(near, 1, kind)), key=lambda c: abs(mpf(c) - value))
 
 
-def float_step(value, step):
-    bits = struct.unpack("I", struct.pack("f", value))[0] + step
-    return struct.unpack("f", struct.pack("I", bits))[0]
+def step(value, units, kind):
+    """The number so many units in the last place farther from 0."""
+    number, bits = ("f", "I") if kind == "f32" else ("d", "Q")
+    return struct.unpack(number, struct.pack(bits, struct.unpack(bits, struct.pack(number, value))[0] + units))[0]
 
 
 def shortest(value, kind):
@@ -84,57 +94,32 @@ def extrema(error, grid):
     return points
 
 
-def fit(target, weight, spread, numerator, denominator=0, fixed_top={}, fixed_bottom={0: mpf(1)}):
-    """P/Q with relative weights: lists of coefficients, and the largest error.
+def fit(target, weight, spread, degree):
+    """The coefficients of the polynomial p with the smallest largest |(p - target) * weight|.
 
-    Coefficients in fixed_top and fixed_bottom (index -> value) are given; the rest alternates in sign at the
-    reference points. spread maps [-1, 1] onto the interval.
+    spread maps [-1, 1] onto the interval.
     """
-    free_top = [i for i in range(numerator + 1) if i not in fixed_top]
-    free_bottom = [i for i in range(denominator + 1) if i not in fixed_bottom]
-    unknown = len(free_top) + len(free_bottom)
     grid = grid_of(spread)
-    nodes = [spread(-cos(pi * (i + mpf(1) / 2) / (unknown + 1))) for i in range(unknown + 1)]
-    level = mpf(0)
-    for _ in range(60):
-        for _ in range(30):
-            rows, right = [], []
-            for i, x in enumerate(nodes):
-                # P(x) = (f(x) ± level / weight(x)) Q(x), linear but for level · Q: iterated.
-                alternating = (-1) ** i / weight(x)
-                bottom = target(x) + alternating * level
-                row = [x**k for k in free_top] + [-bottom * x**k for k in free_bottom] + [-alternating]
-                known = sum(c * x**k for k, c in fixed_bottom.items())
-                row[-1] = -alternating * known
-                rows.append(row)
-                right.append(target(x) * known - sum(c * x**k for k, c in fixed_top.items()))
-            solution = lu_solve(matrix(rows), matrix(right))
-            change = abs(solution[unknown] - level)
-            level = solution[unknown]
-            if change <= abs(level) * mpf(10) ** -12:
-                break
-        solved = list(solution)
-        top = fixed_top | dict(zip(free_top, solved))
-        bottom = fixed_bottom | dict(zip(free_bottom, solved[len(free_top) :]))
-        top = [top[k] for k in range(numerator + 1)]
-        bottom = [bottom[k] for k in range(denominator + 1)]
-
-        points = extrema(lambda x: error(target, weight, top, bottom, x), grid)
+    count = degree + 2
+    nodes = [spread(-cos(pi * (i + mpf(1) / 2) / count)) for i in range(count)]
+    while True:
+        rows = [[x**k for k in range(degree + 1)] + [(-1) ** i / weight(x)] for i, x in enumerate(nodes)]
+        *coefficients, level = lu_solve(matrix(rows), matrix([target(x) for x in nodes]))
+        points = extrema(lambda x: error(target, weight, coefficients, x), grid)
         worst = max(abs(value) for _, value in points)
-        while len(points) > unknown + 1:
+        while len(points) > count:
             points.pop(0 if abs(points[0][1]) < abs(points[-1][1]) else -1)
-        if len(points) < unknown + 1 or worst <= abs(level) * (1 + mpf(10) ** -3):
-            break
+        if len(points) < count or worst <= abs(level) * (1 + mpf(10) ** -3):
+            return coefficients
         nodes = [x for x, _ in points]
-    return top, bottom
 
 
 def grid_of(spread):
     return [spread(-cos(pi * i / GRID)) for i in range(GRID + 1)]
 
 
-def error(target, weight, top, bottom, x):
-    return (evaluate(top, x) / evaluate(bottom, x) - target(x)) * weight(x)
+def error(target, weight, coefficients, x):
+    return (evaluate(coefficients, x) - target(x)) * weight(x)
 
 
 def evaluate(coefficients, x):
@@ -148,20 +133,17 @@ def interval(low, high):
     return lambda t: (low + high) / 2 + (high - low) / 2 * t
 
 
-def half_line(middle, high):
-    """Onto [0, high], with as many points below middle as above: (x - middle) / (x + middle) is evenly spread."""
-    last = (high - middle) / (high + middle)
-
-    def spread(t):
-        s = -1 + (last + 1) * (t + 1) / 2
-        return middle * (1 + s) / (1 - s)
-
-    return spread
-
-
 def exp_rest(r):
     """(e^r - 1 - r) / r^2"""
     return (exp(r) - 1 - r) / r**2 if abs(r) > mpf(10) ** -12 else mpf(1) / 2 + r / 6
+
+
+def tanh_rest(square):
+    """(tanh(x) / x - 1) / x^2 at x^2, and its continuation to negative squares"""
+    if abs(square) < mpf(10) ** -20:
+        return -mpf(1) / 3
+    x = sqrt(square)
+    return ((tanh(x) / x).real - 1) / square
 
 
 def erf_rest(square):
@@ -188,37 +170,43 @@ pub(crate) fn {name}_{kind}({variable}: {kind}) -> {kind} {{
 }}""")
 
 
-def stated(target, weight, spread, kind, top, bottom):
-    """The largest error before and after rounding, as powers of two."""
-    near = [[mpf(rounded(c, kind)) for c in side] for side in (top, bottom)]
-    worst = [
-        max(abs(error(target, weight, *fraction, x)) for x in grid_of(spread)) for fraction in ((top, bottom), near)
-    ]
-    return "2^({:.1f}), and 2^({:.1f}) with rounded coefficients".format(*(float(log(w, 2)) for w in worst))
+def nearby(exact, target, weight, spread, kind):
+    """Numbers of the type near the exact coefficients: rounded, then moved by units in the last place, two at a time,
+    for as long as the largest error falls."""
+    near = [rounded(c, kind) for c in exact]
+    grid = grid_of(spread)
+    errors = [float(error(target, weight, [mpf(c) for c in near], x)) for x in grid]
+    units = [abs(step(c, 1, kind) - c) for c in near]
+    moved = [[float(unit * x**k * weight(x)) for x in grid] for k, unit in enumerate(units)]
+    worst, better = max(map(abs, errors)), True
+    while better:
+        better = False
+        for k, l in product(range(len(near)), repeat=2):
+            for i, j in product((-1, 0, 1), repeat=2):
+                tried = [e + i * a + j * b for e, a, b in zip(errors, moved[k], moved[l])]
+                if (largest := max(map(abs, tried))) < worst * 0.999:
+                    errors, worst, better = tried, largest, True
+                    near[k] += i * units[k]
+                    near[l] += j * units[l]
+    return near
 
 
 def polynomial(name, kind, doc, variable, target, weight, spread, degree):
-    top, bottom = fit(target, weight, spread, degree)
-    errors = stated(target, weight, spread, kind, top, bottom)
-    function(name, kind, f"{doc}\n///\n/// Error {errors}.", variable, top)
-
-
-def fraction(name, kind, doc, variable, target, spread, degree):
-    def weight(x):
-        return 1 / target(x)
-
-    top, bottom = fit(target, weight, spread, degree - 1, degree, {0: target(mpf(0))})
-    errors = stated(target, weight, spread, kind, top, bottom)
-    function(f"{name}_top", kind, f"The numerator of {doc}\n///\n/// Error of the fraction {errors}.", variable, top)
-    function(f"{name}_bottom", kind, f"The denominator of {doc}", variable, bottom)
+    exact = fit(target, weight, spread, degree)
+    near = nearby(exact, target, weight, spread, kind)
+    errors = (max(abs(error(target, weight, c, x)) for x in grid_of(spread)) for c in (exact, [mpf(c) for c in near]))
+    errors = "2^({:.1f}), and 2^({:.1f}) with rounded coefficients".format(*(float(log(w, 2)) for w in errors))
+    function(name, kind, f"{doc}\n///\n/// Error {errors}.", variable, near)
 
 
 def main():
     print(HEADER)
     # A little lopsided, so that no reference point falls on 0, where the weight vanishes.
-    reduced = log(mpf(2)) / 2
-    reduced = interval(-reduced * mpf("1.0001"), reduced * mpf("1.003"))
-    for kind, exp_degree, erf_degree, mills_degree, mills_end in (("f32", 4, 6, 6, "14.5"), ("f64", 9, 11, 11, "39")):
+    half = log(mpf(2)) / 2
+    reduced = interval(-half * mpf("1.0001"), half * mpf("1.003"))
+    near = mpf(TANH_NEAR) ** 2
+    near = interval(-near / 300, near)
+    for kind, exp_degree, tanh_degree, erf_degree, mills_degree, pole, end in FORMATS:
         polynomial(
             "exp_rest",
             kind,
@@ -230,6 +218,16 @@ def main():
             exp_degree,
         )
         polynomial(
+            "tanh_rest",
+            kind,
+            f"(tanh(x)/x − 1) / x² as a function of x², for |x| ≤ {TANH_NEAR}.",
+            "square",
+            tanh_rest,
+            lambda square: abs(square / (1 + square * tanh_rest(square))),
+            near,
+            tanh_degree,
+        )
+        polynomial(
             "erf_rest",
             kind,
             "erf(x)/x − 1 as a function of x² ≤ 1.",
@@ -239,8 +237,22 @@ def main():
             interval(mpf(0), mpf(1)),
             erf_degree,
         )
-        doc = f"Φ(−x) · e^(x²/2) for 0 ≤ x ≤ {mills_end}."
-        fraction("mills", kind, doc, "x", mills, half_line(mpf(2), mpf(mills_end)), mills_degree)
+        pole = mpf(pole)
+
+        def mills_rest(t):
+            w = (1 - t) / 2
+            return mills(pole / w - pole) / w
+
+        polynomial(
+            "mills_rest",
+            kind,
+            f"Φ(−x) · e^(x²/2) / w as a function of t = 1 − 2w, w = {int(pole)}/(x + {int(pole)}), 0 ≤ x ≤ {end}.",
+            "t",
+            mills_rest,
+            lambda t: 1 / mills_rest(t),
+            interval(mpf(-1), 1 - 2 * pole / (mpf(end) + pole)),
+            mills_degree,
+        )
 
 
 if __name__ == "__main__":

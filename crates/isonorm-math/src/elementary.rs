@@ -5,12 +5,13 @@
 //! ends of the exponent's range, so that results overflow to ∞ and underflow through the subnormal numbers, rounded
 //! once.
 //!
-//! **tanh, σ** are quotients of exponentials of −|x| or 2·|x|, chosen so that nothing cancels.
+//! **σ, tanh.** The reciprocal of 1 + e^y, where 1 + 2ⁿ is (nearly always) exact and is rounded once, together with
+//! what the polynomial adds. tanh x is 1 − 2/(1 + e^(2x)), which cancels below ½: there it is x + x³ · polynomial(x²).
 //!
-//! **Normal distribution.** Φ(−x) = e^(−x²/2) · M(x) for x ≥ 0, where M is smooth and slow (Mills' ratio over
-//! √(2π)) and one fraction of polynomials serves its whole range. x² is kept in two parts, since
-//! an error of half a unit in x² would be multiplied by x²/2 in the result. The other half is 1 − Φ(−x). erf is
-//! x · polynomial(x²) below 1, and 1 − 2 Φ(−√2·x) above.
+//! **Normal distribution.** Φ(−x) = e^(−x²/2) · M(x) for x ≥ 0, where M is Mills' ratio over √(2π). It falls like 1/x,
+//! so with w = k/(x + k), M/w is nearly constant, and one polynomial in w serves the whole range. x² is kept in two
+//! parts, since an error of half a unit in x² would be multiplied by x²/2 in the result. The other half is 1 − Φ(−x).
+//! erf is x + x · polynomial(x²) below 1, and 1 − 2 Φ(−√2·x) above.
 //!
 //! Source of the reduction: W. J. Cody, W. Waite, *Software Manual for the Elementary Functions*, 1980, chapter 6.
 
@@ -20,6 +21,9 @@ use crate::{Real, coefficients};
 
 /// 1/√(2π)
 const INVERSE_ROOT_TWO_PI: f64 = 0.398_942_280_401_432_7;
+
+/// Where tanh's polynomial ends.
+const TANH_NEAR: f64 = 0.6;
 
 /// What elementary functions need to know about a type.
 pub(crate) trait Format: Real {
@@ -31,10 +35,17 @@ pub(crate) trait Format: Real {
     /// From here on eˣ is ∞, and below the other one it is 0.
     const EXP_LARGEST: Self;
     const EXP_SMALLEST: Self;
-    /// From here on tanh and erf are 1, and Φ(−x) is 0.
+    /// From here on σ, tanh and erf are 1, and Φ(−x) is 0.
+    const SIGMOID_END: Self;
     const TANH_END: Self;
     const ERF_END: Self;
     const NORMAL_END: Self;
+    /// The binary logarithm of a power that keeps σ clear of both ends of the exponent's range.
+    const SIGMOID_SHIFT: Self;
+    /// 2^(−SIGMOID_SHIFT)
+    const SIGMOID_SCALE: Self;
+    /// k of `mills_rest`.
+    const MILLS_POLE: Self;
 
     /// 2ⁿ for n = `rounded` − ROUND, in the range of normal numbers.
     fn power(rounded: Self) -> Self;
@@ -45,15 +56,18 @@ pub(crate) trait Format: Real {
     fn with_sign_of(self, sign: Self) -> Self;
     fn exp_rest(self) -> Self;
     fn erf_rest(self) -> Self;
-    fn mills(self) -> Self;
+    fn tanh_rest(self) -> Self;
+    fn mills_rest(self) -> Self;
 }
 
 macro_rules! format {
-    ($type:ident, $bits:ident, $exp_rest:ident, $erf_rest:ident, $mills_top:ident, $mills_bottom:ident, {
+    ($type:ident, $bits:ident, $exp_rest:ident, $tanh_rest:ident, $erf_rest:ident, $mills_rest:ident, {
         round: $round:literal,
         ln_2: $ln_2_hi:literal + $ln_2_lo:literal,
         exp: $exp_smallest:literal .. $exp_largest:literal,
-        ends: $tanh_end:literal, $erf_end:literal, $normal_end:literal,
+        ends: $sigmoid_end:literal, $tanh_end:literal, $erf_end:literal, $normal_end:literal,
+        sigmoid: $shift:literal,
+        pole: $pole:literal,
     }) => {
         impl Format for $type {
             const ROUND: Self = $round;
@@ -61,9 +75,14 @@ macro_rules! format {
             const LN_2_LO: Self = $ln_2_lo;
             const EXP_LARGEST: Self = $exp_largest;
             const EXP_SMALLEST: Self = $exp_smallest;
+            const SIGMOID_END: Self = $sigmoid_end;
             const TANH_END: Self = $tanh_end;
             const ERF_END: Self = $erf_end;
             const NORMAL_END: Self = $normal_end;
+            const SIGMOID_SHIFT: Self = $shift as Self;
+            const SIGMOID_SCALE: Self =
+                Self::from_bits(($type::MAX_EXP as $bits - 1 - $shift) << ($type::MANTISSA_DIGITS - 1));
+            const MILLS_POLE: Self = $pole;
 
             #[inline(always)]
             fn power(rounded: Self) -> Self {
@@ -104,31 +123,42 @@ macro_rules! format {
             }
 
             #[inline(always)]
-            fn mills(self) -> Self {
-                coefficients::$mills_top(self) / coefficients::$mills_bottom(self)
+            fn tanh_rest(self) -> Self {
+                coefficients::$tanh_rest(self)
+            }
+
+            #[inline(always)]
+            fn mills_rest(self) -> Self {
+                coefficients::$mills_rest(self)
             }
         }
     };
 }
 
-format!(f32, u32, exp_rest_f32, erf_rest_f32, mills_top_f32, mills_bottom_f32, {
+format!(f32, u32, exp_rest_f32, tanh_rest_f32, erf_rest_f32, mills_rest_f32, {
     round: 12_582_912.0,
     ln_2: 0.693_145_75 + 1.428_606_8e-6,
     exp: -104.0 .. 89.0,
-    ends: 10.0, 4.0, 14.5,
+    ends: 40.0, 10.0, 4.0, 14.5,
+    sigmoid: 64,
+    pole: 3.0,
 });
-format!(f64, u64, exp_rest_f64, erf_rest_f64, mills_top_f64, mills_bottom_f64, {
+format!(f64, u64, exp_rest_f64, tanh_rest_f64, erf_rest_f64, mills_rest_f64, {
     round: 6_755_399_441_055_744.0,
     ln_2: 0.693_147_180_369_123_8 + 1.908_214_929_270_587_7e-10,
     exp: -746.0 .. 710.0,
-    ends: 20.0, 6.0, 39.0,
+    ends: 40.0, 20.0, 6.0, 39.0,
+    sigmoid: 512,
+    pole: 4.0,
 });
 
-/// The nearest integer to `x · log₂ e`, still with ROUND added, and without.
+/// x = n · ln 2 + r: r, n, and n + `round` as it came out.
 #[inline(always)]
-fn octaves<R: Format>(x: R) -> (R, R) {
-    let rounded = x.mul_add(R::from_f64(LOG2_E), R::ROUND);
-    (rounded, rounded - R::ROUND)
+fn reduce<R: Format>(x: R, round: R) -> (R, R) {
+    let rounded = x.mul_add(R::from_f64(LOG2_E), round);
+    let n = rounded - round;
+    let r = n.mul_add(-R::LN_2_LO, n.mul_add(-R::LN_2_HI, x));
+    (r, rounded)
 }
 
 /// eʳ − 1 for |r| ≤ ½ ln 2.
@@ -137,65 +167,37 @@ fn exp_reduced_less_one<R: Format>(r: R) -> R {
     (r * r).mul_add(r.exp_rest(), r)
 }
 
-/// A number with a wide exponent: `significand · scale.0 · scale.1`.
-#[derive(Clone, Copy)]
-struct Scaled<R> {
-    significand: R,
-    scale: (R, R),
-}
-
-impl<R: Format> Scaled<R> {
-    #[inline(always)]
-    fn times(self, factor: R) -> R {
-        (self.significand * factor * self.scale.0) * self.scale.1
-    }
-}
-
-/// e^(−x²/2), for 0 ≤ x ≤ NORMAL_END.
-#[inline(always)]
-fn gaussian<R: Format>(x: R) -> Scaled<R> {
-    let square = x * x;
-    let square_rest = x.mul_add(x, -square);
-    let hi = -R::HALF * square;
-    let (rounded, n) = octaves(hi);
-    let rest = n.mul_add(-R::LN_2_LO, -R::HALF * square_rest);
-    let r = n.mul_add(-R::LN_2_HI, hi) + rest;
-    Scaled {
-        significand: exp_reduced_less_one(r) + R::ONE,
-        scale: R::powers(rounded),
-    }
-}
-
 #[inline(always)]
 pub(crate) fn exp<R: Format>(x: R) -> R {
     let x = R::EXP_SMALLEST.max(R::EXP_LARGEST.min(x));
-    let (rounded, n) = octaves(x);
-    let r = n.mul_add(-R::LN_2_LO, n.mul_add(-R::LN_2_HI, x));
+    let (r, rounded) = reduce(x, R::ROUND);
     let scale = R::powers(rounded);
     (exp_reduced_less_one(r) + R::ONE) * scale.0 * scale.1
 }
 
-/// (e^(2a) − 1) / (e^(2a) + 1), a = |x|.
 #[inline(always)]
 pub(crate) fn tanh<R: Format>(x: R) -> R {
+    let square = x * x;
+    let near = (x * square).mul_add(square.tanh_rest(), x);
     let a = R::TANH_END.min(x.abs());
-    let double = a + a;
-    let (rounded, n) = octaves(double);
-    let r = n.mul_add(-R::LN_2_LO, n.mul_add(-R::LN_2_HI, double));
+    let (r, rounded) = reduce(a + a, R::ROUND);
     let scale = R::power(rounded);
-    let exp_less_one = scale.mul_add(exp_reduced_less_one(r), scale - R::ONE);
+    let exp_and_one = scale.mul_add(exp_reduced_less_one(r), scale + R::ONE);
     let two = R::ONE + R::ONE;
-    (exp_less_one / (exp_less_one + two)).with_sign_of(x)
+    let far = (R::ONE - two / exp_and_one).with_sign_of(x);
+    if x.abs() < R::from_f64(TANH_NEAR) { near } else { far }
 }
 
 #[inline(always)]
 pub(crate) fn sigmoid<R: Format>(x: R) -> R {
-    let e = exp(-x.abs());
-    let top = if x < R::ZERO { e } else { R::ONE };
-    top / (R::ONE + e)
+    let x = R::EXP_SMALLEST.max(R::SIGMOID_END.min(x));
+    let (r, rounded) = reduce(-x, R::ROUND - R::SIGMOID_SHIFT);
+    let scale = R::power(rounded);
+    let exp_and_one = scale.mul_add(exp_reduced_less_one(r), scale + R::SIGMOID_SCALE);
+    (R::ONE / exp_and_one) * R::SIGMOID_SCALE
 }
 
-/// σ(x) and σ(−x), for one division.
+/// σ(x) and σ(−x), for one division, and both tails as far as they reach.
 #[inline(always)]
 pub(crate) fn sigmoid_pair<R: Format>(x: R) -> (R, R) {
     let e = exp(-x.abs());
@@ -208,26 +210,68 @@ pub(crate) fn sigmoid_pair<R: Format>(x: R) -> (R, R) {
     }
 }
 
+/// Φ(−x) · e^(x²/2) for x ≥ 0.
+#[inline(always)]
+fn mills<R: Format>(x: R) -> R {
+    let sum = x + R::MILLS_POLE;
+    let quotient = R::MILLS_POLE / sum;
+    // One Newton step takes back what rounded off the sum and the quotient: M depends on w up to 3.2 times over.
+    let sum_rest = x - (sum - R::MILLS_POLE);
+    let rest = (-quotient).mul_add(sum_rest, (-quotient).mul_add(sum, R::MILLS_POLE));
+    let w = (quotient * (R::ONE / R::MILLS_POLE)).mul_add(rest, quotient);
+    let two = R::ONE + R::ONE;
+    w * (-two).mul_add(w, R::ONE).mills_rest()
+}
+
+/// e^(−x²/2), as (1 + `less_one`) · `scale.0` · `scale.1`.
+#[derive(Clone, Copy)]
+struct Gaussian<R> {
+    less_one: R,
+    scale: (R, R),
+}
+
+impl<R: Format> Gaussian<R> {
+    /// For 0 ≤ x ≤ NORMAL_END.
+    #[inline(always)]
+    fn new(x: R) -> Self {
+        let square = x * x;
+        let square_rest = x.mul_add(x, -square);
+        let hi = -R::HALF * square;
+        let rounded = hi.mul_add(R::from_f64(LOG2_E), R::ROUND);
+        let n = rounded - R::ROUND;
+        let lo = n.mul_add(-R::LN_2_LO, -R::HALF * square_rest);
+        Self {
+            less_one: exp_reduced_less_one(n.mul_add(-R::LN_2_HI, hi) + lo),
+            scale: R::powers(rounded),
+        }
+    }
+
+    #[inline(always)]
+    fn times(self, factor: R) -> R {
+        self.less_one.mul_add(factor, factor) * self.scale.0 * self.scale.1
+    }
+}
+
 #[inline(always)]
 pub(crate) fn erf<R: Format>(x: R) -> R {
     let near = x.mul_add((x * x).erf_rest(), x);
     let a = R::ERF_END.min(x.abs());
-    let tail = exp(-(a * a)) * (a * R::from_f64(SQRT_2)).mills();
+    let tail = exp(-(a * a)) * mills(a * R::from_f64(SQRT_2));
     let far = (R::ONE - (tail + tail)).with_sign_of(x);
     if x.abs() < R::ONE { near } else { far }
 }
 
 #[inline(always)]
 pub(crate) fn normal_pdf<R: Format>(x: R) -> R {
-    gaussian(R::NORMAL_END.min(x.abs())).times(R::from_f64(INVERSE_ROOT_TWO_PI))
+    Gaussian::new(R::NORMAL_END.min(x.abs())).times(R::from_f64(INVERSE_ROOT_TWO_PI))
 }
 
 /// Φ(x) and φ(x).
 #[inline(always)]
 pub(crate) fn normal_cdf_pdf<R: Format>(x: R) -> (R, R) {
     let a = R::NORMAL_END.min(x.abs());
-    let gaussian = gaussian(a);
-    let tail = gaussian.times(a.mills());
+    let gaussian = Gaussian::new(a);
+    let tail = gaussian.times(mills(a));
     let cdf = if x > R::ZERO { R::ONE - tail } else { tail };
     (cdf, gaussian.times(R::from_f64(INVERSE_ROOT_TWO_PI)))
 }

@@ -45,17 +45,9 @@ impl F16 {
         let bits = u32::from(self.0);
         let magnitude = bits & 0x7fff;
         let finite = (f32::from_bits(magnitude << F16_SHIFT) * REBIAS).to_bits();
-        let quiet = if magnitude > F16_INFINITY {
-            F16_QUIET
-        } else {
-            0
-        };
+        let quiet = if magnitude > F16_INFINITY { F16_QUIET } else { 0 };
         let special = F32_INFINITY | ((magnitude | quiet) << F16_SHIFT);
-        let unsigned = if magnitude >= F16_INFINITY {
-            special
-        } else {
-            finite
-        };
+        let unsigned = if magnitude >= F16_INFINITY { special } else { finite };
         f32::from_bits(unsigned | ((bits & 0x8000) << 16))
     }
 
@@ -82,26 +74,14 @@ impl F16 {
         let odd = (magnitude >> F16_SHIFT) & 1;
         let rounded = magnitude.wrapping_add(0x0fff + odd) >> F16_SHIFT;
         let normal = rounded.wrapping_sub(REBIAS);
-        let normal = if normal < F16_INFINITY {
-            normal
-        } else {
-            F16_INFINITY
-        };
+        let normal = if normal < F16_INFINITY { normal } else { F16_INFINITY };
 
         let sum = f32::from_bits(magnitude) + SUBNORMAL_MAGIC;
         let subnormal = sum.to_bits().wrapping_sub(SUBNORMAL_MAGIC.to_bits());
 
-        let number = if magnitude < SMALLEST_NORMAL {
-            subnormal
-        } else {
-            normal
-        };
+        let number = if magnitude < SMALLEST_NORMAL { subnormal } else { normal };
         let nan = F16_INFINITY | F16_QUIET | ((magnitude >> F16_SHIFT) & 0x03ff);
-        let unsigned = if magnitude > F32_INFINITY {
-            nan
-        } else {
-            number
-        };
+        let unsigned = if magnitude > F32_INFINITY { nan } else { number };
         Self((unsigned | ((bits & F32_SIGN) >> 16)) as u16)
     }
 }
@@ -132,11 +112,7 @@ impl Bf16 {
         let odd = (bits >> 16) & 1;
         let number = bits.wrapping_add(0x7fff + odd) >> 16;
         let nan = (bits >> 16) | BF16_QUIET;
-        let unsigned = if bits & !F32_SIGN > F32_INFINITY {
-            nan
-        } else {
-            number
-        };
+        let unsigned = if bits & !F32_SIGN > F32_INFINITY { nan } else { number };
         Self(unsigned as u16)
     }
 }

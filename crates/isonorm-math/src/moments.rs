@@ -56,11 +56,7 @@ impl<R: Real> Moments<R> {
     pub fn merge(self, other: Self) -> Self {
         let count = self.count + other.count;
         // Both selects only matter for an empty side: 0/0 there, and ∞ − 0 where the other mean is not finite.
-        let share = if count > R::ZERO {
-            other.count / count
-        } else {
-            R::ZERO
-        };
+        let share = if count > R::ZERO { other.count / count } else { R::ZERO };
         let delta = if other.count > R::ZERO {
             other.mean - self.mean
         } else {

@@ -100,11 +100,6 @@ pub struct BackwardCoefficients<R> {
 /// assert_eq!(input_gradient(2.0, 1.0, 1.0, means), 0.0);
 /// ```
 #[inline(always)]
-pub fn input_gradient<R: Real>(
-    wg: R,
-    xhat: R,
-    rstd: R,
-    coefficients: BackwardCoefficients<R>,
-) -> R {
+pub fn input_gradient<R: Real>(wg: R, xhat: R, rstd: R, coefficients: BackwardCoefficients<R>) -> R {
     (-xhat).mul_add(coefficients.mean_gx, wg - coefficients.mean_g) * rstd
 }

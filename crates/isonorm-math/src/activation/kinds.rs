@@ -61,20 +61,12 @@ pub struct LeakyRelu {
 impl Pointwise for LeakyRelu {
     #[inline(always)]
     fn apply<R: Real>(self, z: R) -> R {
-        if z > R::ZERO {
-            z
-        } else {
-            z * R::from_f64(self.slope)
-        }
+        if z > R::ZERO { z } else { z * R::from_f64(self.slope) }
     }
 
     #[inline(always)]
     fn derivative<R: Real>(self, z: R) -> R {
-        if z > R::ZERO {
-            R::ONE
-        } else {
-            R::from_f64(self.slope)
-        }
+        if z > R::ZERO { R::ONE } else { R::from_f64(self.slope) }
     }
 }
 
