@@ -1,0 +1,82 @@
+//! The agreement with PyTorch: a script runs the installed PyTorch on random cases and writes them to a file, the
+//! `agreement` program runs isonorm on them and compares.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+
+use crate::Context;
+use crate::process::{self, cargo, run_reading};
+use crate::python;
+use crate::steps::Outcome;
+
+#[derive(clap::Args, Clone)]
+pub struct Options {
+    /// How many random cases
+    #[arg(long, default_value_t = 600)]
+    cases: usize,
+    /// What the cases are drawn from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Compare this problem alone
+    #[arg(long, value_name = "PROBLEM")]
+    case: Option<String>,
+    /// Print the errors of both against f64, op by op
+    #[arg(long)]
+    report: bool,
+    #[command(flatten)]
+    pub python: python::Options,
+}
+
+/// Compares, and returns the program's last line.
+pub fn run(context: &Context, options: &Options) -> Result<String> {
+    let python = python::ready(context)?;
+    let folder = context.target.join("agreement");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let cases = folder.join("cases.safetensors");
+
+    let mut reference = Command::new(python);
+    reference
+        .current_dir(&context.root)
+        .arg("scripts/torch_reference.py")
+        .arg(&cases);
+    match &options.case {
+        Some(problem) => reference.args(["--case", problem]),
+        None => reference.args(["--cases", &options.cases.to_string()]),
+    };
+    process::run(reference.args(["--seed", &options.seed.to_string()]))?;
+
+    let mut compare = cargo(&context.root);
+    let program = [
+        "run",
+        "--locked",
+        "--quiet",
+        "--package",
+        "xtask",
+        "--features",
+        "agreement",
+        "--bin",
+        "agreement",
+        "--",
+    ];
+    compare.args(program).arg(&cases);
+    if options.report {
+        compare.arg("--report");
+    }
+    let mut last = String::new();
+    run_reading(&mut compare, |line| last = line.to_string())?;
+    fs::remove_file(&cases).with_context(|| format!("cannot remove {}", cases.display()))?;
+    Ok(last)
+}
+
+pub fn step(context: &Context) -> Result<Outcome> {
+    let options = Options {
+        cases: 600,
+        seed: 1,
+        case: None,
+        report: false,
+        python: context.python.clone(),
+    };
+    run(context, &options).map(Outcome::Passed)
+}
