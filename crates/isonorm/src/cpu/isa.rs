@@ -27,13 +27,7 @@ impl Isa {
     /// The widest that this machine has.
     pub fn best() -> Isa {
         static BEST: OnceLock<Isa> = OnceLock::new();
-        *BEST.get_or_init(|| {
-            Isa::ALL
-                .into_iter()
-                .rev()
-                .find(|i| i.detect())
-                .unwrap_or(Isa::Baseline)
-        })
+        *BEST.get_or_init(|| Isa::ALL.into_iter().rev().find(|i| i.detect()).unwrap_or(Isa::Baseline))
     }
 
     /// Whether this machine has it.
@@ -77,9 +71,7 @@ impl Isa {
         fn avx2<K: Kernel>(kernel: K) -> K::Output {
             kernel.run()
         }
-        #[target_feature(
-            enable = "avx2,fma,f16c,bmi1,bmi2,avx512f,avx512bw,avx512cd,avx512dq,avx512vl"
-        )]
+        #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]
         fn avx512<K: Kernel>(kernel: K) -> K::Output {
             kernel.run()
         }

@@ -1,6 +1,16 @@
 //! The CPU engine.
 
+mod chunk;
+mod columns;
+mod crew;
+mod engine;
 mod isa;
+mod lanes;
+mod memory;
+mod parameters;
+mod rows;
+mod statistics;
+mod stream;
 
 pub use isa::Isa;
 
@@ -8,7 +18,11 @@ use std::sync::Arc;
 
 use rayon::ThreadPool;
 
+use self::crew::Crew;
+use self::engine::{BackwardWork, ForElement, ForwardWork, with_element};
+use self::memory::Numbers;
 use crate::launch::{Backward, Forward, Workspace, check_backward, check_forward};
+use crate::plan::Schedule;
 use crate::{CpuProperties, Plan, Result};
 
 /// Threads and vector instructions.
@@ -54,24 +68,44 @@ impl Cpu {
         &self.properties
     }
 
-    pub(crate) fn forward(
-        &self,
-        plan: &Plan,
-        arguments: Forward<'_>,
-        workspace: &mut Workspace,
-    ) -> Result<()> {
+    pub(crate) fn forward(&self, plan: &Plan, arguments: Forward<'_>, workspace: &mut Workspace) -> Result<()> {
         check_forward(plan, &arguments, workspace)?;
-        let _ = &self.pool;
+        if plan.schedule == Schedule::Empty {
+            return Ok(());
+        }
+        self.run(plan, |crew| ForwardWork {
+            plan,
+            arguments,
+            workspace,
+            crew,
+        });
         Ok(())
     }
 
-    pub(crate) fn backward(
-        &self,
-        plan: &Plan,
-        arguments: Backward<'_>,
-        workspace: &mut Workspace,
-    ) -> Result<()> {
+    pub(crate) fn backward(&self, plan: &Plan, arguments: Backward<'_>, workspace: &mut Workspace) -> Result<()> {
         check_backward(plan, &arguments, workspace)?;
+        if plan.schedule == Schedule::Empty {
+            for gradient in [arguments.dweight, arguments.dbias].into_iter().flatten() {
+                Numbers::new(gradient).clear();
+            }
+            return Ok(());
+        }
+        self.run(plan, |crew| BackwardWork {
+            plan,
+            arguments,
+            workspace,
+            crew,
+        });
         Ok(())
+    }
+
+    /// Runs work in this device's pool, or where the caller is when it is too small for several threads.
+    fn run<W: ForElement + Send>(&self, plan: &Plan, work: impl FnOnce(Crew) -> W + Send) {
+        let bytes = plan.traffic().compulsory_bytes as usize;
+        let run = || with_element(plan.desc().get_dtype(), work(Crew::new(self.properties.isa, bytes)));
+        match &self.pool {
+            Some(pool) if Crew::pays(bytes) => pool.install(run),
+            _ => run(),
+        }
     }
 }

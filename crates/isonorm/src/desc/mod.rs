@@ -17,7 +17,6 @@ mod problem;
 mod shape;
 
 pub use dtype::DType;
-#[expect(unused_imports, reason = "for layers")]
 pub(crate) use problem::activation_as_name;
 pub use problem::parse_activation;
 pub use shape::{MAX_RANK, Shape};
@@ -160,22 +159,8 @@ impl PartialEq for NormDesc {
     /// Equal when the same thing is computed: a default said aloud is still the default.
     fn eq(&self, other: &NormDesc) -> bool {
         let key = |d: &NormDesc| {
-            let what = (
-                d.norm,
-                d.shape,
-                d.layout,
-                d.dtype,
-                d.get_param_dtype(),
-                d.affine,
-            );
-            (
-                what,
-                d.activation,
-                d.residual,
-                d.pass,
-                d.get_eps(),
-                d.in_place,
-            )
+            let what = (d.norm, d.shape, d.layout, d.dtype, d.get_param_dtype(), d.affine);
+            (what, d.activation, d.residual, d.pass, d.get_eps(), d.in_place)
         };
         key(self) == key(other)
     }
@@ -279,10 +264,7 @@ impl NormDesc {
 
     /// The number added to the variance (to the mean square for RMSNorm) before the root.
     pub fn eps(self, eps: f64) -> NormDesc {
-        NormDesc {
-            eps: Some(eps),
-            ..self
-        }
+        NormDesc { eps: Some(eps), ..self }
     }
 
     /// Whether the result overwrites its input: `y` over `x` forward, `dx` over `dy` backward.
@@ -375,12 +357,7 @@ impl NormDesc {
     /// # Errors
     /// [`Error::InvalidDescription`] or [`Error::InPlace`], saying what was expected and what came.
     pub fn check(&self) -> Result<()> {
-        let invalid = |reason: String| {
-            Err(Error::InvalidDescription {
-                op: self.op(),
-                reason,
-            })
-        };
+        let invalid = |reason: String| Err(Error::InvalidDescription { op: self.op(), reason });
         let (shape, rank) = (self.shape, self.shape.rank());
         match self.norm {
             Norm::Batch if !(2..=5).contains(&rank) => {
@@ -389,13 +366,9 @@ impl NormDesc {
                 ));
             }
             Norm::Instance if !(3..=5).contains(&rank) => {
-                return invalid(format!(
-                    "expected x of 3 to 5 dimensions (N,C,spatial), got {shape}"
-                ));
+                return invalid(format!("expected x of 3 to 5 dimensions (N,C,spatial), got {shape}"));
             }
-            Norm::Group { .. } | Norm::Layer(Over::Channels) | Norm::Rms(Over::Channels)
-                if rank < 2 =>
-            {
+            Norm::Group { .. } | Norm::Layer(Over::Channels) | Norm::Rms(Over::Channels) if rank < 2 => {
                 return invalid(format!(
                     "expected x of at least 2 dimensions (N,C or N,C,spatial), got {shape}"
                 ));
@@ -437,9 +410,7 @@ impl NormDesc {
         if let Activation::LeakyRelu { slope } = self.activation
             && !slope.is_finite()
         {
-            return invalid(format!(
-                "the slope of leaky ReLU must be finite, got {slope}"
-            ));
+            return invalid(format!("the slope of leaky ReLU must be finite, got {slope}"));
         }
         if self.in_place && self.pass == Pass::Train {
             return Err(Error::InPlace {

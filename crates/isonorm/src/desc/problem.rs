@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Affine, DType, Layout, Norm, NormDesc, Over, Pass, Shape};
+use super::{Affine, Layout, Norm, NormDesc, Over, Pass, Shape};
 use crate::{Activation, Error};
 
 /// The longest problem string that is looked at.
@@ -112,9 +112,7 @@ impl FromStr for Pass {
         [Pass::Train, Pass::Eval, Pass::Backward, Pass::BackwardEval]
             .into_iter()
             .find(|p| p.name() == s)
-            .ok_or_else(|| {
-                format!("unknown pass {s:?}; expected train, eval, backward or backward_eval")
-            })
+            .ok_or_else(|| format!("unknown pass {s:?}; expected train, eval, backward or backward_eval"))
     }
 }
 
@@ -143,15 +141,11 @@ impl fmt::Display for NormDesc {
         match self.norm {
             Norm::Layer(Over::Last(1)) | Norm::Rms(Over::Last(1)) => {}
             Norm::Layer(Over::Last(n)) | Norm::Rms(Over::Last(n)) => write!(f, " dims={n}")?,
-            Norm::Layer(Over::Channels) | Norm::Rms(Over::Channels) => {
-                f.write_str(" over=channels")?
-            }
+            Norm::Layer(Over::Channels) | Norm::Rms(Over::Channels) => f.write_str(" over=channels")?,
             Norm::Group { groups } => write!(f, " groups={groups}")?,
             Norm::Batch | Norm::Instance => {}
         }
-        if self.norm.has_channels()
-            && (self.shape.rank() != 2 || self.layout == Layout::ChannelsLast)
-        {
+        if self.norm.has_channels() && (self.shape.rank() != 2 || self.layout == Layout::ChannelsLast) {
             let name = if self.shape.rank() == 2 {
                 "channels_last"
             } else {
@@ -192,8 +186,7 @@ impl fmt::Display for NormDesc {
 struct Words<'a>(Vec<(&'a str, &'a str)>);
 
 const KEYS: [&str; 13] = [
-    "x", "layout", "dtype", "param", "affine", "act", "residual", "eps", "inplace", "pass",
-    "groups", "dims", "over",
+    "x", "layout", "dtype", "param", "affine", "act", "residual", "eps", "inplace", "pass", "groups", "dims", "over",
 ];
 
 impl<'a> Words<'a> {
@@ -204,10 +197,7 @@ impl<'a> Words<'a> {
                 .split_once('=')
                 .ok_or_else(|| format!("{word:?} is not key=value"))?;
             if !KEYS.contains(&key) {
-                return Err(format!(
-                    "unknown key {key:?}; expected one of {}",
-                    KEYS.join(", ")
-                ));
+                return Err(format!("unknown key {key:?}; expected one of {}", KEYS.join(", ")));
             }
             if found.get(key).is_some() {
                 return Err(format!("{key} is given twice"));
@@ -249,11 +239,7 @@ fn parse(text: &str) -> Result<NormDesc, String> {
         .ok_or("empty; expected an op, such as batchnorm x=64x256x56x56")?;
     let words = Words::parse(words)?;
     let rows = matches!(op, "layernorm" | "rmsnorm");
-    for (key, allowed) in [
-        ("groups", op == "groupnorm"),
-        ("dims", rows),
-        ("over", rows),
-    ] {
+    for (key, allowed) in [("groups", op == "groupnorm"), ("dims", rows), ("over", rows)] {
         if words.get(key).is_some() && !allowed {
             return Err(format!("{op} takes no {key}"));
         }
@@ -280,10 +266,7 @@ fn parse(text: &str) -> Result<NormDesc, String> {
             ));
         }
     };
-    let shape: Shape = words
-        .get("x")
-        .ok_or("the shape is missing: x=64x256x56x56")?
-        .parse()?;
+    let shape: Shape = words.get("x").ok_or("the shape is missing: x=64x256x56x56")?.parse()?;
     let mut desc = NormDesc::new(norm, shape)
         .residual(words.yes("residual", "add")?)
         .in_place(words.yes("inplace", "yes")?);
@@ -320,10 +303,7 @@ impl FromStr for NormDesc {
     /// Parses and checks a problem string.
     fn from_str(text: &str) -> Result<NormDesc, Error> {
         let shown = || text.chars().take(MAX_LENGTH).collect();
-        let desc = parse(text).map_err(|reason| Error::InvalidProblem {
-            reason,
-            text: shown(),
-        })?;
+        let desc = parse(text).map_err(|reason| Error::InvalidProblem { reason, text: shown() })?;
         desc.check()?;
         Ok(desc)
     }
@@ -337,9 +317,7 @@ impl Serialize for NormDesc {
 
 impl<'de> Deserialize<'de> for NormDesc {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NormDesc, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(de::Error::custom)
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 
@@ -347,16 +325,11 @@ impl<'de> Deserialize<'de> for NormDesc {
 pub(crate) mod activation_as_name {
     use super::*;
 
-    pub(crate) fn serialize<S: Serializer>(
-        a: &Activation,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(a: &Activation, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&activation_name(*a))
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Activation, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Activation, D::Error> {
         parse_activation(&String::deserialize(deserializer)?).map_err(de::Error::custom)
     }
 }

@@ -40,9 +40,9 @@ impl Shape {
     pub fn elements(&self) -> Option<usize> {
         const LARGEST_ELEMENT: usize = 8;
         let product = |zero_as: usize| {
-            self.dims().iter().try_fold(1usize, |p, &d| {
-                p.checked_mul(if d == 0 { zero_as } else { d })
-            })
+            self.dims()
+                .iter()
+                .try_fold(1usize, |p, &d| p.checked_mul(if d == 0 { zero_as } else { d }))
         };
         let bytes = product(1)?.checked_mul(LARGEST_ELEMENT)?;
         if isize::try_from(bytes).is_err() {
@@ -70,12 +70,7 @@ impl TryFrom<&[usize]> for Shape {
     type Error = String;
 
     fn try_from(dims: &[usize]) -> Result<Shape, String> {
-        Shape::new(dims).ok_or_else(|| {
-            format!(
-                "{} dimensions; at most {MAX_RANK} are supported",
-                dims.len()
-            )
-        })
+        Shape::new(dims).ok_or_else(|| format!("{} dimensions; at most {MAX_RANK} are supported", dims.len()))
     }
 }
 
@@ -118,14 +113,9 @@ impl FromStr for Shape {
         let mut dims = Vec::new();
         for part in s.split('x') {
             if !part.bytes().all(|b| b.is_ascii_digit()) || part.is_empty() {
-                return Err(format!(
-                    "{part:?} is not a size; a shape looks like 64x256x56x56"
-                ));
+                return Err(format!("{part:?} is not a size; a shape looks like 64x256x56x56"));
             }
-            dims.push(
-                part.parse()
-                    .map_err(|_| format!("{part} is too large a size"))?,
-            );
+            dims.push(part.parse().map_err(|_| format!("{part} is too large a size"))?);
         }
         Shape::try_from(dims)
     }

@@ -19,13 +19,6 @@ impl Through<'_> {
             Through::InPlace(x) => x.as_view(),
         }
     }
-
-    pub(crate) fn output(&mut self) -> Option<ViewMut<'_>> {
-        match self {
-            Through::Separate(_, y) | Through::InPlace(y) => Some(y.reborrow()),
-            Through::ReadOnly(_) => None,
-        }
-    }
 }
 
 /// Running mean and variance (never the standard deviation), one element a channel.
@@ -117,12 +110,7 @@ impl<'a> Forward<'a> {
 
     /// The running statistics that a training pass updates: `running = (1 − factor)·running + factor·batch`. PyTorch's
     /// `momentum` is this factor; a cumulative average has `factor = 1/number of batches so far, this one included`.
-    pub fn update_running(
-        self,
-        mean: impl Into<ViewMut<'a>>,
-        var: impl Into<ViewMut<'a>>,
-        factor: f64,
-    ) -> Forward<'a> {
+    pub fn update_running(self, mean: impl Into<ViewMut<'a>>, var: impl Into<ViewMut<'a>>, factor: f64) -> Forward<'a> {
         Forward {
             running: Some(Running::Update {
                 mean: mean.into(),
@@ -186,11 +174,7 @@ impl<'a> Backward<'a> {
     }
 
     /// Reads `x` and `dy`, writes `dx`.
-    pub fn new(
-        x: impl Into<View<'a>>,
-        dy: impl Into<View<'a>>,
-        dx: impl Into<ViewMut<'a>>,
-    ) -> Backward<'a> {
+    pub fn new(x: impl Into<View<'a>>, dy: impl Into<View<'a>>, dx: impl Into<ViewMut<'a>>) -> Backward<'a> {
         Backward::of(x.into(), Through::Separate(dy.into(), dx.into()))
     }
 

@@ -94,11 +94,7 @@ impl Checker<'_> {
     fn statistics(&self, mean: Option<View<'_>>, rstd: Option<View<'_>>) -> Result<()> {
         let (groups, dtype) = (self.geometry.groups(), self.desc.get_statistics_dtype());
         if let Some(mean) = mean {
-            let dtype = if mean.dtype() == DType::F64 {
-                DType::F64
-            } else {
-                dtype
-            };
+            let dtype = if mean.dtype() == DType::F64 { DType::F64 } else { dtype };
             self.fits(("mean", mean), groups, dtype)?;
         }
         rstd.map_or(Ok(()), |rstd| self.fits(("rstd", rstd), groups, dtype))
@@ -132,18 +128,12 @@ impl Checker<'_> {
             let start = v.as_ptr() as usize;
             start..start + v.len() * v.dtype().bytes()
         };
-        for (i, (written, output)) in outputs
-            .iter()
-            .enumerate()
-            .filter_map(|(i, o)| o.map(|o| (i, o)))
-        {
+        for (i, (written, output)) in outputs.iter().enumerate().filter_map(|(i, o)| o.map(|o| (i, o))) {
             for (other, view) in outputs[i + 1..].iter().chain(inputs).flatten() {
                 let (a, b) = (range(&output), range(view));
                 if a.start < b.end && b.start < a.end && !a.is_empty() && !b.is_empty() {
                     let hint = match (written, *other) {
-                        ("y", "x") | ("dx", "dy") => {
-                            ": to overwrite it, say inplace=yes and pass it once"
-                        }
+                        ("y", "x") | ("dx", "dy") => ": to overwrite it, say inplace=yes and pass it once",
                         _ => "",
                     };
                     return Err(Error::Overlap {
@@ -169,21 +159,13 @@ impl Checker<'_> {
             says(self.desc.is_in_place()),
             says(is)
         );
-        Err(Error::PlanMismatch {
-            op: self.op(),
-            reason,
-        })
+        Err(Error::PlanMismatch { op: self.op(), reason })
     }
 }
 
 fn checker<'p>(plan: &'p Plan, backward: bool, workspace: &Workspace) -> Result<Checker<'p>> {
     let desc = plan.desc();
-    let mismatch = |reason: String| {
-        Err(Error::PlanMismatch {
-            op: desc.op(),
-            reason,
-        })
-    };
+    let mismatch = |reason: String| Err(Error::PlanMismatch { op: desc.op(), reason });
     if desc.get_pass().is_backward() != backward {
         let called = if backward { "backward" } else { "forward" };
         return mismatch(format!(
@@ -204,13 +186,9 @@ fn checker<'p>(plan: &'p Plan, backward: bool, workspace: &Workspace) -> Result<
     })
 }
 
-fn given(
-    view: &Option<crate::ViewMut<'_>>,
-    name: &'static str,
-) -> Option<(&'static str, View<'static>)> {
+fn given(view: &Option<crate::ViewMut<'_>>, name: &'static str) -> Option<(&'static str, View<'static>)> {
     // SAFETY: the copy is only measured (address, length, type), never read, so its lifetime does not matter.
-    view.as_ref()
-        .map(|v| (name, unsafe { detached(v.as_view()) }))
+    view.as_ref().map(|v| (name, unsafe { detached(v.as_view()) }))
 }
 
 /// A view without its borrow, to compare addresses.
@@ -277,14 +255,10 @@ pub(crate) fn check_forward(plan: &Plan, a: &Forward<'_>, workspace: &Workspace)
         (Some(Running::Update { mean, var, factor }), false) => {
             c.running(mean.as_view(), var.as_view())?;
             if !factor.is_finite() {
-                let reason =
-                    format!("the factor of running statistics must be finite, got {factor}");
+                let reason = format!("the factor of running statistics must be finite, got {factor}");
                 return Err(Error::InvalidDescription { op, reason });
             }
-            running_out = [
-                given_one(mean, "running_mean"),
-                given_one(var, "running_var"),
-            ];
+            running_out = [given_one(mean, "running_mean"), given_one(var, "running_var")];
         }
         (Some(Running::Given { .. }), false) => {
             let why = "pass=train uses the statistics of x (to update running statistics, pass them to update_running)";
@@ -318,16 +292,10 @@ pub(crate) fn check_forward(plan: &Plan, a: &Forward<'_>, workspace: &Workspace)
     let in_place = matches!(a.data, Through::InPlace(_)).then_some(x);
     let outputs = [y.or(in_place), running_out[0], running_out[1], mean, rstd];
     let x = in_place.is_none().then_some(x);
-    c.disjoint(
-        &outputs,
-        &[x, weight, bias, residual, running_in[0], running_in[1]],
-    )
+    c.disjoint(&outputs, &[x, weight, bias, residual, running_in[0], running_in[1]])
 }
 
-fn given_one(
-    view: &crate::ViewMut<'_>,
-    name: &'static str,
-) -> Option<(&'static str, View<'static>)> {
+fn given_one(view: &crate::ViewMut<'_>, name: &'static str) -> Option<(&'static str, View<'static>)> {
     // SAFETY: the copy is only measured, never read.
     Some((name, unsafe { detached(view.as_view()) }))
 }
@@ -413,11 +381,7 @@ pub(crate) fn check_backward(plan: &Plan, a: &Backward<'_>, workspace: &Workspac
     let why = "the forward pass saved it for this";
     let why_not = "this pass goes through running statistics";
     let centred = desc.get_norm().is_centred();
-    let mean_why_not = if centred {
-        why_not
-    } else {
-        "this op subtracts none"
-    };
+    let mean_why_not = if centred { why_not } else { "this op subtracts none" };
     let mean = c.wanted("mean", a.mean, saved && centred, why, mean_why_not)?;
     let rstd = c.wanted("rstd", a.rstd, saved, why, why_not)?;
     c.statistics(a.mean, a.rstd)?;
@@ -426,16 +390,6 @@ pub(crate) fn check_backward(plan: &Plan, a: &Backward<'_>, workspace: &Workspac
     let dy = in_place.is_none().then_some(dy);
     c.disjoint(
         &[dx.or(in_place), dweight, dbias, dresidual],
-        &[
-            Some(x),
-            dy,
-            weight,
-            bias,
-            residual,
-            running[0],
-            running[1],
-            mean,
-            rstd,
-        ],
+        &[Some(x), dy, weight, bias, residual, running[0], running[1], mean, rstd],
     )
 }

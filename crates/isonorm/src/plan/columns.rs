@@ -47,6 +47,11 @@ impl ColumnsPlan {
         g.row().div_ceil(self.tile)
     }
 
+    /// Accumulators of a parameter gradient: one a parameter when parameters differ by row, else one a column.
+    pub(crate) fn accumulators(&self, g: &Geometry) -> usize {
+        if self.by_row { g.parameters } else { g.row() }
+    }
+
     /// The columns of a tile.
     pub(crate) fn tile_columns(&self, g: &Geometry, tile: usize) -> std::ops::Range<usize> {
         tile * self.tile..((tile + 1) * self.tile).min(g.row())
@@ -69,9 +74,7 @@ pub(super) fn plan(
     let backward = desc.get_pass().is_backward();
     let by_row = g.affine.outer_stride != 0;
     let element = desc.get_dtype().bytes();
-    let tensors = 1
-        + usize::from(backward)
-        + usize::from(desc.has_residual() && desc.backward_needs_preactivation());
+    let tensors = 1 + usize::from(backward) + usize::from(desc.has_residual() && desc.backward_needs_preactivation());
     let whole_groups = |columns: usize| (columns / g.inner).max(1) * g.inner;
     let widest = whole_groups(WIDEST_TILE).min(g.row());
     let narrowest = whole_groups((NARROWEST_TILE_BYTES / element).max(g.inner)).min(g.row());
@@ -94,11 +97,7 @@ pub(super) fn plan(
     let split = parts > 1 && !(fits && enough) && (tiles < 8 * p.threads) && p.threads > 1;
     let resident = fits && !split;
     // Sums over the columns of a tile are part of the result when parameters differ by row, so the tile is fixed then.
-    let tile = if resident && !by_row {
-        resident_tile
-    } else {
-        widest
-    };
+    let tile = if resident && !by_row { resident_tile } else { widest };
     let mut plan = ColumnsPlan {
         tile,
         parts,
@@ -121,12 +120,7 @@ pub(super) fn plan(
                         p.l2_bytes
                     ))
                 } else {
-                    (!resident).then(|| {
-                        format!(
-                            "{resident_tasks} tiles are too few for {} threads",
-                            p.threads
-                        )
-                    })
+                    (!resident).then(|| format!("{resident_tasks} tiles are too few for {} threads", p.threads))
                 },
             ),
             (
@@ -143,24 +137,18 @@ pub(super) fn plan(
         ],
     );
     if backward {
-        plan_gradients(desc, g, &mut plan, regions);
+        plan_gradients(g, &mut plan, regions);
     } else if split {
-        // Mean (about the shift) and squared distances of each column.
-        regions.parts = regions.append(g.batch * parts * 2 * g.row(), size_of::<f64>());
+        // Shift, mean and squared distances of each column.
+        regions.parts = regions.append(g.batch * parts * 3 * g.row(), size_of::<f64>());
     }
     plan
 }
 
-fn plan_gradients(_desc: &NormDesc, g: &Geometry, plan: &mut ColumnsPlan, regions: &mut Regions) {
-    let accumulators = if plan.by_row { g.parameters } else { g.row() };
-    let work = if plan.by_row {
-        g.batch * plan.tiles(g)
-    } else {
-        g.batch
-    };
-    plan.chunks = work
-        .min(GRADIENT_ACCUMULATORS / accumulators)
-        .clamp(1, CHUNKS);
+fn plan_gradients(g: &Geometry, plan: &mut ColumnsPlan, regions: &mut Regions) {
+    let accumulators = plan.accumulators(g);
+    let work = if plan.by_row { g.batch * plan.tiles(g) } else { g.batch };
+    plan.chunks = work.min(GRADIENT_ACCUMULATORS / accumulators).clamp(1, CHUNKS);
     if plan.split {
         regions.parts = regions.append(g.batch * plan.parts * 2 * g.row(), size_of::<f64>());
     }

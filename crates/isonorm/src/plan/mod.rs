@@ -10,12 +10,12 @@ mod properties;
 mod rows;
 mod traffic;
 
-pub(crate) use columns::ColumnsPlan;
+pub(crate) use columns::{BLOCK_ROWS, ColumnsPlan, WIDEST_TILE};
 pub use properties::CpuProperties;
-pub(crate) use rows::RowsPlan;
+pub(crate) use rows::{RowsPlan, share};
 pub use traffic::Traffic;
 
-use crate::{Geometry, NormDesc, Result};
+use crate::{Affine, Geometry, NormDesc, Result};
 
 /// Segments shorter than this leave most of a vector's lanes, or of a stream's bandwidth, unused: below it the lanes go
 /// across groups (`columns`). Measured in `docs/tuning.md`.
@@ -50,7 +50,7 @@ pub(crate) struct Region {
 /// What the workspace holds. Regions that a problem has no use for are empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Regions {
-    /// Weight and bias in the accumulator's type, when they come in another.
+    /// Weight and bias in the accumulator's type, when they come in another or not at all.
     pub(crate) parameters: Region,
     /// `f64` mean and variance of each group, when InstanceNorm averages them into running statistics.
     pub(crate) statistics: Region,
@@ -115,26 +115,18 @@ impl Plan {
         } else {
             let taken = rows::plan(desc, &geometry, properties, &mut regions, &mut candidates);
             columns::NAMES.iter().for_each(|name| {
-                let declined = Some(format!(
-                    "rows of {} contiguous elements were taken",
-                    geometry.inner
-                ));
+                let declined = Some(format!("rows of {} contiguous elements were taken", geometry.inner));
                 candidates.push(Candidate { name, declined });
             });
             Schedule::Rows(taken)
         };
         if schedule != Schedule::Empty {
             let accumulator = desc.get_dtype().accumulator();
-            if desc.get_param_dtype() != accumulator && desc.get_affine().has_weight() {
-                regions.parameters = regions.append(
-                    2 * geometry.parameters.next_multiple_of(8),
-                    accumulator.bytes(),
-                );
+            let as_given = desc.get_param_dtype() == accumulator && desc.get_affine() == Affine::Full;
+            if !as_given || desc.get_pass().is_backward() {
+                regions.parameters = regions.append(2 * geometry.parameters.next_multiple_of(8), accumulator.bytes());
             }
-            if geometry.channels > 0
-                && geometry.channels != geometry.groups()
-                && !desc.get_pass().is_backward()
-            {
+            if geometry.channels > 0 && geometry.channels != geometry.groups() && !desc.get_pass().is_backward() {
                 regions.statistics = regions.append(2 * geometry.groups(), size_of::<f64>());
             }
         }
@@ -188,10 +180,7 @@ impl Plan {
 }
 
 /// Ordered candidates: the first whose reason is `None` is taken.
-fn choose(
-    candidates: &mut Vec<Candidate>,
-    tried: Vec<(&'static str, Option<String>)>,
-) -> &'static str {
+fn choose(candidates: &mut Vec<Candidate>, tried: Vec<(&'static str, Option<String>)>) -> &'static str {
     let mut taken = None;
     for (name, declined) in tried {
         let declined = match taken {

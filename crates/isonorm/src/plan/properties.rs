@@ -49,14 +49,8 @@ fn cache_size(level: usize) -> Option<usize> {
         let size = read("size")?;
         let size = size.trim();
         match size.as_bytes().last()? {
-            b'K' => size[..size.len() - 1]
-                .parse::<usize>()
-                .ok()?
-                .checked_mul(1 << 10),
-            b'M' => size[..size.len() - 1]
-                .parse::<usize>()
-                .ok()?
-                .checked_mul(1 << 20),
+            b'K' => size[..size.len() - 1].parse::<usize>().ok()?.checked_mul(1 << 10),
+            b'M' => size[..size.len() - 1].parse::<usize>().ok()?.checked_mul(1 << 20),
             _ => size.parse().ok(),
         }
         .filter(|&s| s > 0)

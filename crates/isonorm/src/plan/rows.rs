@@ -1,6 +1,6 @@
 //! Rows: a group is `outer` segments of `inner` contiguous elements; vector lanes go along a segment.
 
-use super::{Candidate, CpuProperties, Region, Regions, SHORTEST_ROW, choose};
+use super::{Candidate, CpuProperties, Regions, SHORTEST_ROW, choose};
 use crate::{Geometry, NormDesc};
 
 pub(super) const NAMES: [&str; 3] = ["rows/resident", "rows/split", "rows/streaming"];
@@ -81,8 +81,7 @@ pub(super) fn declined(g: &Geometry) -> Option<String> {
             g.inner
         ));
     }
-    (g.affine.outer_stride != 0)
-        .then(|| "the affine parameters differ from segment to segment".into())
+    (g.affine.outer_stride != 0).then(|| "the affine parameters differ from segment to segment".into())
 }
 
 pub(super) fn plan(
@@ -119,9 +118,7 @@ pub(super) fn plan(
     };
     plan.parts = parts_wanted.clamp(1, plan.blocks(g));
 
-    let tensors = 1
-        + usize::from(backward)
-        + usize::from(desc.has_residual() && desc.backward_needs_preactivation());
+    let tensors = 1 + usize::from(backward) + usize::from(desc.has_residual() && desc.backward_needs_preactivation());
     let group_bytes = g.group_size() * desc.get_dtype().bytes() * tensors;
     let fits = group_bytes <= p.l2_bytes;
     plan.resident = fits;
@@ -135,13 +132,13 @@ pub(super) fn plan(
             (
                 NAMES[0],
                 if plan.split {
-                    Some(format!(
-                        "{groups} groups are too few for {} threads",
-                        p.threads
-                    ))
+                    Some(format!("{groups} groups are too few for {} threads", p.threads))
                 } else {
                     (!fits).then(|| {
-                        format!("a group of {group_bytes} bytes does not fit the second-level cache of {}", p.l2_bytes)
+                        format!(
+                            "a group of {group_bytes} bytes does not fit the second-level cache of {}",
+                            p.l2_bytes
+                        )
                     })
                 },
             ),
@@ -161,8 +158,8 @@ pub(super) fn plan(
     if backward {
         plan_gradients(desc, g, &mut plan, regions);
     } else if plan.split {
-        // Count, mean and squared distances of each part.
-        regions.parts = regions.append(groups * plan.parts * 3, size_of::<f64>());
+        // Count, mean, squared distances and shift of each part.
+        regions.parts = regions.append(groups * plan.parts * 4, size_of::<f64>());
     }
     plan
 }
@@ -182,23 +179,12 @@ fn plan_gradients(desc: &NormDesc, g: &Geometry, plan: &mut RowsPlan, regions: &
         let sums = if per_element { 2 } else { 2 * plan.runs(g) };
         regions.parts = regions.append(groups * plan.parts * sums, size_of::<f64>());
     } else if !per_element {
-        // The sums of one group's runs, for each chunk.
-        regions.parts = regions.append(plan.chunks * 2 * plan.runs(g), size_of::<f64>());
+        // The sums of one group's runs and of one part's, for each task.
+        let tasks = if one_group_each { groups } else { plan.chunks };
+        regions.parts = regions.append(tasks * 4 * plan.runs(g), size_of::<f64>());
     }
     regions.gradients = regions.append(plan.chunks * 2 * g.parameters, size_of::<f64>());
     if per_element {
-        regions.staging = regions.append(
-            plan.chunks * 2 * g.parameters,
-            desc.get_dtype().accumulator().bytes(),
-        );
-    }
-}
-
-/// The workspace's region of one task, for `tasks` equal ones.
-pub(crate) fn slice_of(region: Region, tasks: usize, task: usize) -> Region {
-    let bytes = region.bytes / tasks;
-    Region {
-        offset: region.offset + task * bytes,
-        bytes,
+        regions.staging = regions.append(plan.chunks * 2 * g.parameters, desc.get_dtype().accumulator().bytes());
     }
 }

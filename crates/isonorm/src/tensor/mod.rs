@@ -4,5 +4,4 @@ mod owned;
 mod view;
 
 pub use owned::{Tensor, TensorData};
-pub(crate) use view::sealed;
 pub use view::{Scalar, View, ViewMut};

@@ -9,14 +9,12 @@ use isonorm_math::{Bf16, F16};
 
 use crate::DType;
 
-pub(crate) mod sealed {
+mod sealed {
     pub trait Sealed {}
 }
 
 /// An element type that a tensor can have: `f32`, `f64`, [`half::f16`], [`half::bf16`].
-pub trait Scalar:
-    sealed::Sealed + Copy + Default + PartialEq + Send + Sync + fmt::Debug + 'static
-{
+pub trait Scalar: sealed::Sealed + Copy + Default + PartialEq + Send + Sync + fmt::Debug + 'static {
     /// The same, as a value.
     const DTYPE: DType;
 
@@ -215,5 +213,4 @@ impl fmt::Debug for ViewMut<'_> {
 }
 
 // `Element`s of isonorm-math and the `half` crate's types are the same 16 bits.
-const _: () =
-    assert!(size_of::<F16>() == size_of::<f16>() && size_of::<Bf16>() == size_of::<bf16>());
+const _: () = assert!(size_of::<F16>() == size_of::<f16>() && size_of::<Bf16>() == size_of::<bf16>());

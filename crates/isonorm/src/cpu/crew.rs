@@ -1,0 +1,49 @@
+//! Hands tasks to threads.
+
+use rayon::prelude::*;
+
+use super::Isa;
+use super::isa::Kernel;
+use super::stream;
+
+/// Bytes that one hand-over should be worth: fewer, and handing over costs more than the work.
+const BYTES_PER_HANDOVER: usize = 64 << 10;
+/// A pass over fewer bytes than this is over before a second thread has woken up.
+const SERIAL_BYTES: usize = 256 << 10;
+
+/// The threads of the pool that the caller runs in.
+pub(super) struct Crew {
+    isa: Isa,
+    /// Bytes that the whole pass moves.
+    bytes: usize,
+}
+
+impl Crew {
+    pub(super) fn new(isa: Isa, bytes: usize) -> Crew {
+        Crew { isa, bytes }
+    }
+
+    /// Whether a pass over this many bytes is worth more than one thread.
+    pub(super) fn pays(bytes: usize) -> bool {
+        bytes >= SERIAL_BYTES
+    }
+
+    /// Runs tasks `0..tasks`, about equal ones that touch disjoint memory, in any order; returns when all have ended and
+    /// their stores can be seen.
+    pub(super) fn for_each<K: Kernel<Output = ()>>(&self, tasks: usize, task: impl Fn(usize) -> K + Sync) {
+        let range = |start: usize, end: usize| {
+            for index in start..end {
+                self.isa.run(task(index));
+            }
+            stream::fence();
+        };
+        if tasks <= 1 || !Crew::pays(self.bytes) {
+            return range(0, tasks);
+        }
+        let step = (tasks as u128 * BYTES_PER_HANDOVER as u128 / self.bytes as u128) as usize;
+        let step = step.clamp(1, tasks);
+        (0..tasks.div_ceil(step))
+            .into_par_iter()
+            .for_each(|i| range(i * step, ((i + 1) * step).min(tasks)));
+    }
+}

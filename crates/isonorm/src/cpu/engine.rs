@@ -1,0 +1,231 @@
+//! From checked arguments and a plan to kernels of one element type.
+
+use isonorm_math::{Bf16, Element, F16};
+
+use super::chunk::{BackwardChunks, ForwardChunks};
+use super::columns::{self, ColumnsBackward, ColumnsForward};
+use super::crew::Crew;
+use super::memory::{Dest, Numbers, Scratch, Source};
+use super::parameters::{GradientSums, Parameters};
+use super::rows::{self, RowsBackward, RowsForward};
+use super::statistics::{BackwardStatistics, Given, Outcome};
+use crate::DType;
+use crate::launch::{Backward, Forward, Through, Workspace};
+use crate::plan::{Plan, Schedule};
+
+/// A work for an element type that is known at run time.
+pub(super) trait ForElement {
+    /// Does it.
+    fn run<T: Element>(self);
+}
+
+/// Runs `work` for the element type of this name.
+pub(super) fn with_element(dtype: DType, work: impl ForElement) {
+    match dtype {
+        DType::F16 => work.run::<F16>(),
+        DType::Bf16 => work.run::<Bf16>(),
+        DType::F32 => work.run::<f32>(),
+        DType::F64 => work.run::<f64>(),
+    }
+}
+
+/// Whether results should go past the caches: the tensors do not fit them anyway, and the results' lines would have to be
+/// read first.
+fn streams(plan: &Plan) -> bool {
+    !plan.desc().is_in_place() && plan.traffic().compulsory_bytes as usize >= plan.properties().llc_bytes
+}
+
+/// A forward pass whose arguments have been checked.
+pub(super) struct ForwardWork<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) arguments: Forward<'a>,
+    pub(super) workspace: &'a mut Workspace,
+    pub(super) crew: Crew,
+}
+
+/// `x` and `y`; in place they are the same memory.
+fn through<'a, T: Element>(data: Through<'a>) -> (Source<'a, T>, Option<Dest<'a, T>>) {
+    match data {
+        Through::Separate(x, y) => (Source::new(x), Some(Dest::new(y))),
+        Through::ReadOnly(x) => (Source::new(x), None),
+        Through::InPlace(x) => {
+            let y = Dest::new(x);
+            (y.as_source(), Some(y))
+        }
+    }
+}
+
+impl ForElement for ForwardWork<'_> {
+    fn run<T: Element>(self) {
+        let ForwardWork {
+            plan,
+            arguments,
+            workspace,
+            crew,
+        } = self;
+        let (desc, geometry, regions) = (plan.desc(), plan.geometry(), &plan.regions);
+        let scratch = Scratch::new(workspace);
+        let Forward {
+            data,
+            weight,
+            bias,
+            residual,
+            running,
+            saved_mean,
+            saved_rstd,
+        } = arguments;
+        let (x, y) = through::<T>(data);
+        let Some(y) = y else { return };
+        let chunks = ForwardChunks {
+            x,
+            y,
+            residual: residual.map(Source::new),
+            activation: desc.get_activation(),
+            streaming: streams(plan),
+        };
+        let parameters = Parameters::new(geometry, weight, bias, (scratch, regions.parameters));
+        let given = running.as_ref().and_then(|r| Given::new(r, desc, geometry));
+        let outcome = Outcome::new(
+            desc,
+            geometry,
+            running,
+            (saved_mean, saved_rstd),
+            (scratch, regions.statistics),
+        );
+        let centred = desc.get_norm().is_centred();
+        let parts = regions.parts;
+        match &plan.schedule {
+            Schedule::Empty => {}
+            Schedule::Rows(plan) => {
+                rows::forward(
+                    &RowsForward {
+                        plan,
+                        geometry,
+                        chunks,
+                        parameters,
+                        centred,
+                        given,
+                        outcome,
+                        scratch,
+                        parts,
+                    },
+                    &crew,
+                );
+            }
+            Schedule::Columns(plan) => {
+                columns::forward(
+                    &ColumnsForward {
+                        plan,
+                        geometry,
+                        chunks,
+                        parameters,
+                        centred,
+                        given,
+                        outcome,
+                        scratch,
+                        parts,
+                    },
+                    &crew,
+                );
+            }
+        }
+        outcome.finish();
+    }
+}
+
+/// A backward pass whose arguments have been checked.
+pub(super) struct BackwardWork<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) arguments: Backward<'a>,
+    pub(super) workspace: &'a mut Workspace,
+    pub(super) crew: Crew,
+}
+
+impl ForElement for BackwardWork<'_> {
+    fn run<T: Element>(self) {
+        let BackwardWork {
+            plan,
+            arguments,
+            workspace,
+            crew,
+        } = self;
+        let (desc, geometry, regions) = (plan.desc(), plan.geometry(), &plan.regions);
+        let scratch = Scratch::new(workspace);
+        let Backward {
+            x,
+            data,
+            weight,
+            bias,
+            residual,
+            running,
+            mean,
+            rstd,
+            dweight,
+            dbias,
+            dresidual,
+        } = arguments;
+        let statistics = match (running.as_ref().and_then(|r| Given::new(r, desc, geometry)), rstd) {
+            (Some(given), _) => BackwardStatistics::Given(given),
+            (None, Some(rstd)) => {
+                let mean = mean.map(Numbers::read_only);
+                BackwardStatistics::Saved {
+                    mean,
+                    rstd: Numbers::read_only(rstd),
+                }
+            }
+            (None, None) => unreachable!("arguments were checked"),
+        };
+        let (dy, dx) = through::<T>(data);
+        let chunks = BackwardChunks {
+            x: Source::new(x),
+            dy,
+            residual: residual.map(Source::<T>::new),
+            dx,
+            dresidual: dresidual.map(Dest::new),
+            activation: desc.get_activation(),
+            streaming: streams(plan),
+        };
+        let parameters = Parameters::new(geometry, weight, bias, (scratch, regions.parameters));
+        let centred = desc.get_norm().is_centred();
+        let (parts, staging) = (regions.parts, regions.staging);
+        let wants_parameters = dweight.is_some() || dbias.is_some();
+        match &plan.schedule {
+            Schedule::Empty => {}
+            Schedule::Rows(plan) => {
+                let gradients = GradientSums::new(scratch, regions.gradients, plan.chunks, geometry.parameters);
+                let pass = RowsBackward {
+                    plan,
+                    geometry,
+                    chunks,
+                    parameters,
+                    centred,
+                    statistics,
+                    gradients,
+                    wants_parameters,
+                    scratch,
+                    parts,
+                    staging,
+                };
+                rows::backward(&pass, &crew);
+                gradients.finish(dweight, dbias, 1);
+            }
+            Schedule::Columns(plan) => {
+                let len = plan.accumulators(geometry);
+                let gradients = GradientSums::new(scratch, regions.gradients, plan.chunks, len);
+                let pass = ColumnsBackward {
+                    plan,
+                    geometry,
+                    chunks,
+                    parameters,
+                    centred,
+                    statistics,
+                    gradients,
+                    scratch,
+                    parts,
+                };
+                columns::backward(&pass, &crew);
+                gradients.finish(dweight, dbias, len / geometry.parameters);
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Rows: a group is `outer` segments of `inner` contiguous elements; vector lanes go along a segment.
+//!
+//! A group is cut into *blocks* of at most a few thousand elements (whole segments, or a piece of one), and the blocks are
+//! collected into *parts*. A block's two passes find it in the first-level cache; blocks and parts are merged by Chan's
+//! formula in a fixed order, whoever computes them.
+
+mod backward;
+mod forward;
+mod moments;
+
+pub(super) use backward::{RowsBackward, backward};
+pub(super) use forward::{RowsForward, forward};
+
+use crate::Geometry;
+use crate::plan::RowsPlan;
+
+/// Where the elements of a group are.
+#[derive(Clone, Copy)]
+struct GroupLayout<'p> {
+    plan: &'p RowsPlan,
+    geometry: &'p Geometry,
+    batch: usize,
+    kept: usize,
+}
+
+/// Contiguous elements of a segment.
+#[derive(Clone, Copy)]
+struct Piece {
+    /// Offset in the tensor.
+    offset: usize,
+    /// Position in the segment.
+    inner: usize,
+    len: usize,
+}
+
+impl<'p> GroupLayout<'p> {
+    fn new(plan: &'p RowsPlan, geometry: &'p Geometry, group: usize) -> GroupLayout<'p> {
+        GroupLayout {
+            plan,
+            geometry,
+            batch: group / geometry.kept,
+            kept: group % geometry.kept,
+        }
+    }
+
+    /// The offset of the group's first element.
+    #[inline(always)]
+    fn first(&self) -> usize {
+        self.geometry.segment(self.batch, 0, self.kept)
+    }
+
+    /// The index of the group's first affine parameter.
+    #[inline(always)]
+    fn parameter(&self) -> usize {
+        self.geometry.affine.of_segment(self.kept, 0)
+    }
+
+    /// The number of pieces of a block.
+    #[inline(always)]
+    fn pieces(&self, block: usize) -> usize {
+        let segments = self.plan.block_segments;
+        if segments == 1 {
+            1
+        } else {
+            segments.min(self.geometry.outer - block * segments)
+        }
+    }
+
+    /// A piece of a block.
+    #[inline(always)]
+    fn piece(&self, block: usize, index: usize) -> Piece {
+        let (plan, g) = (self.plan, self.geometry);
+        let per_segment = plan.blocks_per_segment(g);
+        let outer = block / per_segment * plan.block_segments + index;
+        let inner = block % per_segment * plan.block_inner;
+        let len = plan.block_inner.min(g.inner - inner);
+        Piece {
+            offset: g.segment(self.batch, outer, self.kept) + inner,
+            inner,
+            len,
+        }
+    }
+}
+
+impl Piece {
+    /// Calls `f(run, offset, len)` for the stretches of the piece that lie within one run of `run` elements.
+    #[inline(always)]
+    fn for_each_run(&self, run: usize, mut f: impl FnMut(usize, usize, usize)) {
+        let mut done = 0;
+        while done < self.len {
+            let at = self.inner + done;
+            let len = (run - at % run).min(self.len - done);
+            f(at / run, self.offset + done, len);
+            done += len;
+        }
+    }
+}

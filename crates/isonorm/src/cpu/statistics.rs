@@ -1,0 +1,253 @@
+//! From moments to what normalizes, and to what is saved; running statistics.
+
+use isonorm_math::{Centre, Moments, Real};
+
+use super::chunk::{All, Normalizer};
+use super::memory::{Numbers, Scratch};
+use crate::launch::Running;
+use crate::plan::Region;
+use crate::{DType, Geometry, NormDesc, ViewMut};
+
+/// Mean and biased variance of a group (for RMSNorm: 0 and the mean square).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GroupStatistics {
+    pub(super) mean: f64,
+    pub(super) var: f64,
+}
+
+impl GroupStatistics {
+    /// From moments of `x − shift`.
+    pub(super) fn about(shift: f64, moments: Moments<f64>) -> GroupStatistics {
+        GroupStatistics {
+            mean: shift + moments.mean,
+            var: moments.variance(),
+        }
+    }
+}
+
+/// What normalizes a group: `((x − hi) − lo)·rstd`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GroupNormalizer<A> {
+    pub(super) hi: A,
+    pub(super) lo: A,
+    pub(super) rstd: A,
+}
+
+impl<A: Real> GroupNormalizer<A> {
+    fn new(mean: f64, rstd: f64) -> GroupNormalizer<A> {
+        let centre = Centre::<A>::from_f64(mean);
+        GroupNormalizer {
+            hi: centre.hi,
+            lo: centre.lo,
+            rstd: A::from_f64(rstd),
+        }
+    }
+
+    /// The same for every element of a chunk.
+    #[inline(always)]
+    pub(super) fn for_all(self) -> Normalizer<All<A>> {
+        Normalizer {
+            hi: All(self.hi),
+            lo: All(self.lo),
+            rstd: All(self.rstd),
+        }
+    }
+}
+
+/// Mean and variance that are given: running statistics, one pair a channel.
+#[derive(Clone, Copy)]
+pub(super) struct Given<'a> {
+    mean: Numbers<'a>,
+    var: Numbers<'a>,
+    channels: usize,
+    eps: f64,
+}
+
+impl<'a> Given<'a> {
+    pub(super) fn new(running: &Running<'a>, desc: &NormDesc, g: &Geometry) -> Option<Given<'a>> {
+        let Running::Given { mean, var } = running else {
+            return None;
+        };
+        let (mean, var) = (Numbers::read_only(*mean), Numbers::read_only(*var));
+        Some(Given {
+            mean,
+            var,
+            channels: g.channels,
+            eps: desc.get_eps(),
+        })
+    }
+
+    /// What normalizes group `group`.
+    pub(super) fn normalizer<A: Real>(&self, group: usize) -> GroupNormalizer<A> {
+        let channel = group % self.channels;
+        let rstd = 1.0 / (self.var.get(channel) + self.eps).sqrt();
+        GroupNormalizer::new(self.mean.get(channel), rstd)
+    }
+}
+
+/// Where running statistics are kept up to date.
+#[derive(Clone, Copy)]
+struct Update<'a> {
+    mean: Numbers<'a>,
+    var: Numbers<'a>,
+    factor: f64,
+}
+
+impl Update<'_> {
+    /// `running = (1 − factor)·running + factor·batch`.
+    ///
+    /// # Safety
+    /// No other task touches this channel.
+    unsafe fn channel(&self, channel: usize, batch: GroupStatistics) {
+        let blend = |old: f64, new: f64| (1.0 - self.factor) * old + self.factor * new;
+        // SAFETY: this function's contract.
+        unsafe {
+            self.mean.set(channel, blend(self.mean.get(channel), batch.mean));
+            self.var.set(channel, blend(self.var.get(channel), batch.var));
+        }
+    }
+}
+
+/// What becomes of each group's statistics in a forward pass.
+#[derive(Clone, Copy)]
+pub(super) struct Outcome<'a> {
+    eps: f64,
+    group_size: usize,
+    groups: usize,
+    channels: usize,
+    saved_mean: Option<Numbers<'a>>,
+    saved_rstd: Option<Numbers<'a>>,
+    update: Option<Update<'a>>,
+    /// Statistics of each group, to be averaged over the instances of a channel.
+    instances: Option<(Scratch<'a>, Region)>,
+}
+
+impl<'a> Outcome<'a> {
+    pub(super) fn new(
+        desc: &NormDesc,
+        g: &Geometry,
+        running: Option<Running<'a>>,
+        (saved_mean, saved_rstd): (Option<ViewMut<'a>>, Option<ViewMut<'a>>),
+        (scratch, region): (Scratch<'a>, Region),
+    ) -> Outcome<'a> {
+        let update = match running {
+            Some(Running::Update { mean, var, factor }) => Some(Update {
+                mean: Numbers::new(mean),
+                var: Numbers::new(var),
+                factor,
+            }),
+            _ => None,
+        };
+        Outcome {
+            eps: desc.get_eps(),
+            group_size: g.group_size(),
+            groups: g.groups(),
+            channels: g.channels,
+            saved_mean: saved_mean.map(Numbers::new),
+            saved_rstd: saved_rstd.map(Numbers::new),
+            instances: (update.is_some() && g.channels != g.groups()).then_some((scratch, region)),
+            update,
+        }
+    }
+
+    /// The factor that makes a biased variance unbiased.
+    fn unbias(&self) -> f64 {
+        self.group_size as f64 / (self.group_size as f64 - 1.0)
+    }
+
+    fn rstd(&self, s: GroupStatistics) -> f64 {
+        1.0 / (s.var + self.eps).sqrt()
+    }
+
+    /// What normalizes a group with these statistics.
+    pub(super) fn normalizer<A: Real>(&self, s: GroupStatistics) -> GroupNormalizer<A> {
+        GroupNormalizer::new(s.mean, self.rstd(s))
+    }
+
+    /// Saves a group's statistics and returns what normalizes it.
+    ///
+    /// # Safety
+    /// No other task finishes this group.
+    pub(super) unsafe fn finish_group<A: Real>(&self, group: usize, s: GroupStatistics) -> GroupNormalizer<A> {
+        // SAFETY: this function's contract.
+        unsafe {
+            if let Some(mean) = &self.saved_mean {
+                mean.set(group, s.mean);
+            }
+            if let Some(saved) = &self.saved_rstd {
+                saved.set(group, self.rstd(s));
+            }
+            if let Some((scratch, region)) = &self.instances {
+                scratch
+                    .slice::<f64>(*region, 2 * group, 2)
+                    .copy_from_slice(&[s.mean, s.var]);
+            } else if let Some(update) = &self.update {
+                update.channel(
+                    group,
+                    GroupStatistics {
+                        var: s.var * self.unbias(),
+                        ..s
+                    },
+                );
+            }
+        }
+        self.normalizer(s)
+    }
+
+    /// Averages the statistics of a channel's instances into its running statistics. Once, after all groups.
+    pub(super) fn finish(&self) {
+        let (Some(update), Some((scratch, region))) = (&self.update, &self.instances) else {
+            return;
+        };
+        // SAFETY: all tasks have ended.
+        let groups = unsafe { scratch.slice::<f64>(*region, 0, 2 * self.groups) };
+        let instances = (self.groups / self.channels) as f64;
+        for channel in 0..self.channels {
+            let (mut mean, mut var) = (0.0, 0.0);
+            for group in groups.chunks_exact(2).skip(channel).step_by(self.channels) {
+                mean += group[0];
+                var += group[1];
+            }
+            let average = GroupStatistics {
+                mean: mean / instances,
+                var: var / instances * self.unbias(),
+            };
+            // SAFETY: this is the only task.
+            unsafe { update.channel(channel, average) };
+        }
+    }
+}
+
+/// The statistics that a backward pass goes through.
+#[derive(Clone, Copy)]
+pub(super) enum BackwardStatistics<'a> {
+    /// Those of `x`, saved by the forward pass: gradients flow through them.
+    Saved {
+        mean: Option<Numbers<'a>>,
+        rstd: Numbers<'a>,
+    },
+    /// Constants.
+    Given(Given<'a>),
+}
+
+impl BackwardStatistics<'_> {
+    /// What normalizes group `group`.
+    pub(super) fn normalizer<A: Real>(&self, group: usize) -> GroupNormalizer<A> {
+        match self {
+            BackwardStatistics::Saved { mean, rstd } => {
+                GroupNormalizer::new(mean.map_or(0.0, |m| m.get(group)), rstd.get(group))
+            }
+            BackwardStatistics::Given(given) => given.normalizer(group),
+        }
+    }
+
+    /// Whether they depend on `x`.
+    pub(super) fn depend_on_x(&self) -> bool {
+        matches!(self, BackwardStatistics::Saved { .. })
+    }
+}
+
+/// The accumulator's type as a value.
+pub(super) const fn accumulator<A: Real>() -> DType {
+    if size_of::<A>() == 8 { DType::F64 } else { DType::F32 }
+}
