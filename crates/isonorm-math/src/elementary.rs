@@ -184,8 +184,9 @@ pub(crate) fn tanh<R: Format>(x: R) -> R {
     let scale = R::power(rounded);
     let exp_and_one = scale.mul_add(exp_reduced_less_one(r), scale + R::ONE);
     let two = R::ONE + R::ONE;
-    let far = (R::ONE - two / exp_and_one).with_sign_of(x);
-    if x.abs() < R::from_f64(TANH_NEAR) { near } else { far }
+    let far = R::ONE - two / exp_and_one;
+    let value = if x.abs() < R::from_f64(TANH_NEAR) { near } else { far };
+    value.with_sign_of(x)
 }
 
 #[inline(always)]

@@ -42,7 +42,9 @@ pub struct Relu;
 impl Pointwise for Relu {
     #[inline(always)]
     fn apply<R: Real>(self, z: R) -> R {
-        R::ZERO.max(z)
+        // Adding 0 changes −0 only, but a value that is kept as it was would make a loop store under a mask, which is
+        // slow.
+        R::ZERO.max(z) + R::ZERO
     }
 
     #[inline(always)]
@@ -61,7 +63,7 @@ pub struct LeakyRelu {
 impl Pointwise for LeakyRelu {
     #[inline(always)]
     fn apply<R: Real>(self, z: R) -> R {
-        if z > R::ZERO { z } else { z * R::from_f64(self.slope) }
+        z * self.derivative(z)
     }
 
     #[inline(always)]
