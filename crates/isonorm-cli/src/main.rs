@@ -1,2 +1,7 @@
-//! isonorm on the command line.
-fn main() {}
+//! The `isonorm` command; everything is in the library, so that its readers can be fuzzed.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    isonorm_cli::main(std::env::args_os())
+}

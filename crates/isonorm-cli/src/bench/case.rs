@@ -1,0 +1,110 @@
+//! One problem and its floor, in turns.
+
+use std::time::{Duration, Instant};
+
+use isonorm::{Device, NormDesc};
+
+use super::floor::Floor;
+use super::random;
+use super::record::Row;
+use crate::call::{Call, Save};
+use crate::error::Result;
+use crate::format::gbps;
+use crate::measure::{least, median, spread};
+
+/// PyTorch's default share of the batch in running statistics.
+const MOMENTUM: f64 = 0.1;
+/// Runs before anything is measured: caches, pages and clocks settle.
+const WARM_UP: usize = 3;
+/// A sample lasts at least this long, so that the clock's own time does not count.
+const SHORTEST_SAMPLE: Duration = Duration::from_micros(50);
+const FEWEST_SAMPLES: usize = 5;
+const MOST_SAMPLES: usize = 5000;
+
+/// Measures a problem for at least this time.
+pub(super) fn measure(desc: &NormDesc, device: &Device, min_time: Duration) -> Result<Row> {
+    let mut call = prepare(desc, device)?;
+    let mut once = || -> Result<f64> {
+        call.prepare();
+        seconds(1, || Ok(call.run(device)?))
+    };
+    let warm = (0..WARM_UP).map(|_| once()).collect::<Result<Vec<_>>>()?;
+    let floor = fastest_floor(&mut call);
+    // A problem that works in place needs its input back before every run.
+    let runs = if desc.is_in_place() { 1 } else { repeats(least(&warm)) };
+    let copies = repeats(floor.1);
+
+    let (mut times, mut floors) = (Vec::new(), Vec::new());
+    let start = Instant::now();
+    while times.len() < FEWEST_SAMPLES || (start.elapsed() < min_time && times.len() < MOST_SAMPLES) {
+        call.prepare();
+        times.push(seconds(runs, || Ok(call.run(device)?))?);
+        floors.push(time_floor(floor.0, copies, &mut call));
+    }
+    Ok(row(&call, floor.0, &times, &floors))
+}
+
+fn prepare(desc: &NormDesc, device: &Device) -> Result<Call> {
+    let plan = device.plan(desc)?;
+    let g = plan.geometry();
+    let inputs = random::inputs(desc, g.elements(), g.parameters, device)?;
+    let train = desc.get_pass() == isonorm::Pass::Train;
+    let save = Save {
+        mean: train && desc.get_norm().is_centred(),
+        rstd: train,
+    };
+    Ok(Call::new(plan, inputs, save, MOMENTUM))
+}
+
+/// Seconds of one of `runs` runs.
+fn seconds(runs: u32, mut run: impl FnMut() -> Result<()>) -> Result<f64> {
+    let start = Instant::now();
+    for _ in 0..runs {
+        run()?;
+    }
+    Ok(start.elapsed().as_secs_f64() / f64::from(runs))
+}
+
+/// Runs that last as long as a sample must.
+fn repeats(one: f64) -> u32 {
+    // The cast saturates.
+    (SHORTEST_SAMPLE.as_secs_f64() / one.max(1e-9)).ceil().max(1.0) as u32
+}
+
+/// Seconds that the bytes of the problem take this way.
+fn time_floor(floor: Floor, copies: u32, call: &mut Call) -> f64 {
+    let start = Instant::now();
+    let factor = (0..copies).fold(1.0, |_, _| floor.run(call));
+    start.elapsed().as_secs_f64() / f64::from(copies) * factor
+}
+
+/// The fastest way to move the bytes, and its seconds.
+fn fastest_floor(call: &mut Call) -> (Floor, f64) {
+    let mut best = (Floor::Copy, f64::INFINITY);
+    for &floor in Floor::ALL {
+        let copies = repeats(time_floor(floor, 1, call));
+        let times: Vec<_> = (0..WARM_UP).map(|_| time_floor(floor, copies, call)).collect();
+        if least(&times) < best.1 {
+            best = (floor, least(&times));
+        }
+    }
+    best
+}
+
+fn row(call: &Call, floor: Floor, times: &[f64], floors: &[f64]) -> Row {
+    let (median_s, floor_s) = (median(times), median(floors));
+    let bytes = call.plan().traffic().compulsory_bytes;
+    Row {
+        case: *call.desc(),
+        plan: call.plan().name().into(),
+        median_s,
+        min_s: least(times),
+        spread: spread(times),
+        floor_s,
+        floor,
+        ratio: median_s / floor_s,
+        bytes,
+        gbps: gbps(bytes, median_s),
+        samples: times.len(),
+    }
+}

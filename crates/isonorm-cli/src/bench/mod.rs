@@ -1,0 +1,138 @@
+//! `isonorm bench`: problems against the time of copying the same bytes.
+
+mod case;
+mod compare;
+mod floor;
+mod random;
+mod record;
+mod report;
+mod suite;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use isonorm::NormDesc;
+use serde::Serialize;
+
+use crate::device::DeviceArgs;
+use crate::error::{Error, Outcome, Result};
+use crate::screen::{Screen, progress};
+use compare::Comparison;
+use record::{Record, Settings};
+
+const DETAILS: &str = "\
+The floor is the fastest way found to move the same compulsory bytes (each input read once, each output written once)
+with the same threads: memory copies, or a loop that reads and writes as many tensors, with ordinary or with streaming
+stores. It is timed between the runs of the problem, so that noise meets both.
+
+Exit code 1: --compare found a case slower than the recorded spreads explain. bench/README.md says how that is decided.";
+
+/// Without --suite and --case: the suite cpu.
+#[derive(Debug, clap::Args)]
+#[command(after_help = DETAILS)]
+pub(crate) struct Args {
+    /// A named list of problems; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = suite::names())]
+    suite: Vec<String>,
+    /// One problem, such as "layernorm x=4096x1024 dtype=bf16 pass=backward"; may be repeated
+    #[arg(long, value_name = "PROBLEM")]
+    case: Vec<NormDesc>,
+    /// Compare with a record that --save wrote
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
+    /// Save the results as a record (JSON)
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Measure each case for at least this many seconds
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    min_time: Duration,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    const LONGEST: f64 = 3600.0;
+    match text.parse::<f64>() {
+        Ok(s) if (0.0..=LONGEST).contains(&s) => Ok(Duration::from_secs_f64(s)),
+        _ => Err(format!("expected seconds from 0 to {LONGEST}")),
+    }
+}
+
+/// The JSON of a run: its record, and what it was compared with.
+#[derive(Serialize)]
+struct Printed<'a> {
+    #[serde(flatten)]
+    record: &'a Record,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comparison: Option<&'a Comparison>,
+}
+
+pub(crate) fn execute(args: &Args, screen: &mut Screen) -> Result<Outcome> {
+    let cases = cases(args)?;
+    // Before the work, so that a bad record is told at once.
+    let old = args.compare.as_deref().map(Record::load).transpose()?;
+    let record = measure(args, &cases, screen)?;
+    if let Some(path) = &args.save {
+        record.save(path)?;
+    }
+    let comparison = old.map(|old| Comparison::of(&old, &record));
+    match screen.is_json() {
+        true => screen.json(&Printed {
+            record: &record,
+            comparison: comparison.as_ref(),
+        })?,
+        false => comparison.iter().try_for_each(|c| c.show(screen))?,
+    }
+    let regressed = comparison.is_some_and(|c| c.regressions > 0);
+    Ok(if regressed { Outcome::Failure } else { Outcome::Success })
+}
+
+/// The problems that were asked for, each once.
+fn cases(args: &Args) -> Result<Vec<NormDesc>> {
+    let default = (args.suite.is_empty() && args.case.is_empty()).then(|| suite::DEFAULT.to_owned());
+    let mut cases: Vec<NormDesc> = Vec::new();
+    for name in args.suite.iter().chain(&default) {
+        cases.extend(suite::parse(name)?);
+    }
+    cases.extend(&args.case);
+    if let Some(empty) = cases.iter().find(|c| c.get_shape().elements() == Some(0)) {
+        return Err(Error::usage(format!("{empty}: there are no elements to measure")));
+    }
+    let mut seen = Vec::new();
+    cases.retain(|case| {
+        let new = !seen.contains(case);
+        seen.push(*case);
+        new
+    });
+    Ok(cases)
+}
+
+fn measure(args: &Args, cases: &[NormDesc], screen: &mut Screen) -> Result<Record> {
+    args.device.pool()?.install(|| {
+        let device = args.device.device()?;
+        let table = report::Table::of(cases);
+        let bar = progress(cases.len() as u64, "measuring");
+        let mut rows = Vec::with_capacity(cases.len());
+        if !screen.is_json() {
+            bar.suspend(|| table.heading(screen))?;
+        }
+        for desc in cases {
+            let row = case::measure(desc, &device, args.min_time)?;
+            if !screen.is_json() {
+                bar.suspend(|| table.row(&row, screen))?;
+            }
+            rows.push(row);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        if !screen.is_json() {
+            report::summary(&rows, screen)?;
+        }
+        let settings = Settings {
+            threads: device.threads(),
+            isa: args.device.isa(),
+            min_time_s: args.min_time.as_secs_f64(),
+        };
+        Ok(Record::now(settings, rows))
+    })
+}

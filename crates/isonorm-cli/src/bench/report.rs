@@ -1,0 +1,77 @@
+//! The table that `isonorm bench` prints, row by row.
+
+use isonorm::NormDesc;
+
+use super::record::Row;
+use crate::error::Result;
+use crate::format::seconds;
+use crate::measure::geometric_mean;
+use crate::screen::{STRONG, Screen, styled};
+use crate::table::{Align, Columns};
+
+const HEADING: [&str; 7] = ["case", "time", "min", "floor", "ratio", "GB/s", "spread"];
+
+pub(super) struct Table(Columns);
+
+impl Table {
+    /// Columns for these cases.
+    pub(super) fn of(cases: &[NormDesc]) -> Table {
+        // As wide as the widest number that a column will hold.
+        let numbers = ["", "99.99 µs", "99.99 µs", "99.99 µs", "99.99", "999.9", "100 %"];
+        let rows: Vec<[String; 7]> = cases
+            .iter()
+            .map(|case| {
+                let mut row = numbers.map(String::from);
+                row[0] = case.to_string();
+                row
+            })
+            .collect();
+        let heading = HEADING.map(String::from);
+        let aligns = [[Align::Left].as_slice(), &[Align::Right; 6]].concat();
+        Table(Columns::fitting(
+            &aligns,
+            rows.iter().map(|r| &r[..]).chain([&heading[..]]),
+        ))
+    }
+
+    pub(super) fn heading(&self, screen: &mut Screen) -> Result<()> {
+        screen.line(styled(STRONG, self.0.row(&HEADING.map(String::from))))
+    }
+
+    pub(super) fn row(&self, row: &Row, screen: &mut Screen) -> Result<()> {
+        screen.line(self.0.row(&[
+            row.case.to_string(),
+            seconds(row.median_s),
+            seconds(row.min_s),
+            seconds(row.floor_s),
+            format!("{:.2}", row.ratio),
+            format!("{:.1}", row.gbps),
+            format!("{:.0} %", row.spread * 100.0),
+        ]))
+    }
+}
+
+/// Geometric means of time over floor.
+pub(super) fn summary(rows: &[Row], screen: &mut Screen) -> Result<()> {
+    let mean = |backward: Option<bool>| {
+        let of = rows
+            .iter()
+            .filter(|r| backward.is_none_or(|b| r.case.get_pass().is_backward() == b));
+        geometric_mean(of.map(|r| r.ratio)).map(|mean| format!("{mean:.2}"))
+    };
+    let named = [
+        ("all", mean(None)),
+        ("forward", mean(Some(false))),
+        ("backward", mean(Some(true))),
+    ];
+    let said: Vec<_> = named
+        .iter()
+        .filter_map(|(name, mean)| Some(format!("{name} {}", mean.as_ref()?)))
+        .collect();
+    screen.line("")?;
+    screen.line(format!(
+        "geometric mean of time/floor: {} ({} cases)",
+        said.join(", "),
+        rows.len()
+    ))
+}

@@ -1,0 +1,67 @@
+//! Entry points for fuzzing: each takes any bytes and must return, whatever they are. Used by the targets in `fuzz/` and,
+//! with mutations of valid inputs, by an ordinary test.
+
+use std::io::Cursor;
+
+use isonorm::{CpuProperties, Geometry, Isa, NormDesc, Plan};
+
+use crate::io::{npy, safetensors};
+
+/// Parses a problem string; what parses is printed, parsed again, planned and explained.
+///
+/// # Panics
+/// When what was printed is not the problem that was parsed: the bug that is looked for.
+pub fn problem(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(desc) = text.parse::<NormDesc>() else { return };
+    let printed = desc.to_string();
+    assert_eq!(printed.parse::<NormDesc>().as_ref(), Ok(&desc), "{printed}");
+    for threads in [1, 7] {
+        let properties = CpuProperties::detect(threads, Isa::Baseline);
+        let (Ok(plan), Ok(geometry)) = (Plan::new(&desc, &properties), Geometry::of(&desc)) else {
+            continue;
+        };
+        assert_eq!(
+            geometry.groups() * geometry.group_size(),
+            geometry.elements(),
+            "{printed}"
+        );
+        assert!(plan.explain().contains(&printed));
+    }
+}
+
+/// Reads an `.npy` file; what is read is written and read again.
+///
+/// # Panics
+/// When what was written is not what was read.
+pub fn npy(data: &[u8]) {
+    let Ok(array) = npy::read(data, data.len() as u64) else {
+        return;
+    };
+    let mut written = Vec::new();
+    npy::write(&array, &mut written).expect("memory can be written");
+    let again = npy::read(&written[..], written.len() as u64).expect("what was written can be read");
+    assert!(same(&array, &again));
+}
+
+/// Reads the only tensor, or the one named `a`, of a `.safetensors` file; what is read is written and read again.
+///
+/// # Panics
+/// When what was written is not what was read.
+pub fn safetensors(data: &[u8]) {
+    for name in [None, Some("a")] {
+        let Ok(array) = safetensors::read(Cursor::new(data), data.len() as u64, name) else {
+            continue;
+        };
+        let mut written = Vec::new();
+        safetensors::write(&[("a", &array)], &mut written).expect("memory can be written");
+        let length = written.len() as u64;
+        let again = safetensors::read(Cursor::new(&written), length, Some("a")).expect("what was written can be read");
+        assert!(same(&array, &again));
+    }
+}
+
+/// Equal to the bit: NaN is NaN here.
+fn same(a: &crate::io::Array, b: &crate::io::Array) -> bool {
+    a.shape == b.shape && a.data.dtype() == b.data.dtype() && crate::io::bytes(&a.data) == crate::io::bytes(&b.data)
+}
