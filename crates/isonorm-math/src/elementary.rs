@@ -152,7 +152,7 @@ format!(f64, u64, exp_rest_f64, tanh_rest_f64, erf_rest_f64, mills_rest_f64, {
     pole: 4.0,
 });
 
-/// x = n · ln 2 + r: r, n, and n + `round` as it came out.
+/// x = n · ln 2 + r: r, and n + `round`.
 #[inline(always)]
 fn reduce<R: Format>(x: R, round: R) -> (R, R) {
     let rounded = x.mul_add(R::from_f64(LOG2_E), round);

@@ -32,7 +32,7 @@
 //!
 //! Without the `fma` feature the results are the same, but every fused multiply-add is a library call.
 #![cfg_attr(target_arch = "nvptx64", no_std)]
-#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch))]
+#![cfg_attr(target_arch = "nvptx64", feature(asm_experimental_arch, core_float_math))]
 #![warn(missing_docs)]
 
 pub mod activation;

@@ -1,47 +1,6 @@
-//! What only the GPU's own instructions do: `std` is absent there, and `core` has no fused multiply-add.
-//!
-//! All are instructions of one thread that read and write registers only.
+//! Conversions that the GPU has instructions for; each is one instruction of one thread, on registers only.
 
 use core::arch::asm;
-
-macro_rules! real {
-    ($type:ident, $register:ident, $suffix:literal) => {
-        pub(crate) mod $type {
-            use core::arch::asm;
-
-            #[inline(always)]
-            pub(crate) fn mul_add(x: $type, a: $type, b: $type) -> $type {
-                let result: $type;
-                // SAFETY: reads and writes the named registers only.
-                unsafe {
-                    asm!(
-                        concat!("fma.rn.", $suffix, " {}, {}, {}, {};"),
-                        out($register) result, in($register) x, in($register) a, in($register) b,
-                        options(pure, nomem, nostack, preserves_flags),
-                    );
-                }
-                result
-            }
-
-            #[inline(always)]
-            pub(crate) fn sqrt(x: $type) -> $type {
-                let result: $type;
-                // SAFETY: reads and writes the named registers only.
-                unsafe {
-                    asm!(
-                        concat!("sqrt.rn.", $suffix, " {}, {};"),
-                        out($register) result, in($register) x,
-                        options(pure, nomem, nostack, preserves_flags),
-                    );
-                }
-                result
-            }
-        }
-    };
-}
-
-real!(f32, reg32, "f32");
-real!(f64, reg64, "f64");
 
 #[inline(always)]
 pub(crate) fn f16_to_f32(bits: u16) -> f32 {

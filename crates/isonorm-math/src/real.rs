@@ -140,7 +140,7 @@ macro_rules! real {
             #[cfg(target_arch = "nvptx64")]
             #[inline(always)]
             fn mul_add(self, a: Self, b: Self) -> Self {
-                crate::nvptx::$type::mul_add(self, a, b)
+                core::$type::math::mul_add(self, a, b)
             }
 
             #[cfg(not(target_arch = "nvptx64"))]
@@ -152,7 +152,7 @@ macro_rules! real {
             #[cfg(target_arch = "nvptx64")]
             #[inline(always)]
             fn sqrt(self) -> Self {
-                crate::nvptx::$type::sqrt(self)
+                core::$type::math::sqrt(self)
             }
 
             #[inline(always)]
