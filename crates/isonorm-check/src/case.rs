@@ -1,0 +1,129 @@
+//! [`Case`]: a problem string with the words `data=`, `seed=` and `mean=`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use isonorm::{DType, Error, NormDesc};
+use serde::{Serialize, Serializer};
+
+use crate::Data;
+
+/// What is computed, and on which data. Prints and parses as a problem string with three more words:
+/// `data=` (see [`Data`]), `seed=` (a number) and `mean=f64` (the saved mean is kept in `f64` whatever the data).
+///
+/// ```
+/// use isonorm_check::Case;
+///
+/// let text = "rmsnorm x=4x100 dtype=f32 pass=train data=spike seed=3";
+/// assert_eq!(text.parse::<Case>()?.to_string(), text);
+/// # Ok::<(), isonorm::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Case {
+    /// What is computed.
+    pub desc: NormDesc,
+    /// What `x` looks like.
+    pub data: Data,
+    /// Which of the many tensors that look like this.
+    pub seed: u64,
+    /// Whether the saved mean is `f64`, not the type of the other statistics.
+    pub wide_mean: bool,
+}
+
+impl Case {
+    /// This problem on normally distributed data.
+    pub fn new(desc: NormDesc) -> Case {
+        Case {
+            desc,
+            data: Data::Normal,
+            seed: 0,
+            wide_mean: false,
+        }
+    }
+
+    /// The same problem on other data.
+    pub fn data(self, data: Data) -> Case {
+        Case { data, ..self }
+    }
+
+    /// The same problem on other numbers.
+    pub fn seed(self, seed: u64) -> Case {
+        Case { seed, ..self }
+    }
+
+    /// The same problem with the saved mean in `f64`.
+    pub fn wide_mean(self) -> Case {
+        Case {
+            wide_mean: true,
+            ..self
+        }
+    }
+
+    /// The type of the saved mean.
+    pub fn mean_dtype(&self) -> DType {
+        if self.wide_mean {
+            DType::F64
+        } else {
+            self.desc.get_statistics_dtype()
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} data={} seed={}", self.desc, self.data, self.seed)?;
+        f.write_str(if self.wide_mean { " mean=f64" } else { "" })
+    }
+}
+
+impl FromStr for Case {
+    type Err = Error;
+
+    /// Parses and checks a problem string with or without the words of a case.
+    fn from_str(text: &str) -> Result<Case, Error> {
+        let invalid = |reason: String| Error::InvalidProblem {
+            reason,
+            text: text.chars().take(1024).collect(),
+        };
+        let (mut data, mut seed, mut mean) = (None, None, None);
+        let mut problem = String::new();
+        for word in text.split_ascii_whitespace() {
+            let slot = match word.split_once('=') {
+                Some(("data", v)) => (&mut data, v),
+                Some(("seed", v)) => (&mut seed, v),
+                Some(("mean", v)) => (&mut mean, v),
+                _ => {
+                    problem.push_str(word);
+                    problem.push(' ');
+                    continue;
+                }
+            };
+            if slot.0.replace(slot.1).is_some() {
+                return Err(invalid(format!("{word} comes after another of its kind")));
+            }
+        }
+        let desc: NormDesc = problem.trim_end().parse()?;
+        let data = data.map_or(Ok(Data::Normal), str::parse).map_err(invalid)?;
+        let seed = seed.map_or(Ok(0), |v| {
+            let reason = |_| invalid(format!("seed={v} is not a number of at most {}", u64::MAX));
+            v.parse().map_err(reason)
+        })?;
+        let wide_mean = match mean {
+            None => false,
+            Some("f64") => true,
+            Some(v) => return Err(invalid(format!("mean={v}; expected f64"))),
+        };
+        Ok(Case {
+            desc,
+            data,
+            seed,
+            wide_mean,
+        })
+    }
+}
+
+impl Serialize for Case {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}

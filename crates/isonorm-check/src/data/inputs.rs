@@ -1,0 +1,144 @@
+//! All inputs of a case.
+
+use isonorm::{DType, Pass, TensorData};
+use rand::RngExt;
+
+use super::{Data, Role, exact, normals, random, range, signed, x};
+use crate::Case;
+use crate::engine::{BackwardInputs, ForwardInputs, Running};
+use crate::oracle::{Index, statistics};
+
+/// The weights of new statistics in running ones that cases go through.
+const FACTORS: [f64; 3] = [0.1, 1.0, 1.0 / 3.0];
+
+/// Makes the tensors of a case, all but `x`.
+struct Maker<'a> {
+    case: &'a Case,
+    index: &'a Index,
+}
+
+impl Maker<'_> {
+    fn is_exact(&self) -> bool {
+        self.case.data == Data::Exact
+    }
+
+    /// A tensor like `x`: small integers, or normally distributed.
+    fn like_x(&self, role: Role) -> TensorData {
+        let len = self.index.group.len();
+        let logical = if self.is_exact() {
+            exact::integers(&mut random(self.case.seed, role), len, 3)
+        } else {
+            normals(self.case.seed, role, len)
+        };
+        let values: Vec<f64> = (0..len).map(|i| logical[self.index.logical(i)]).collect();
+        TensorData::from_f64(self.case.desc.get_dtype(), &values)
+    }
+
+    fn parameter(&self, values: Vec<f64>) -> TensorData {
+        TensorData::from_f64(self.case.desc.get_param_dtype(), &values)
+    }
+
+    fn weight(&self) -> Option<TensorData> {
+        let (len, seed) = (self.index.parameters, self.case.seed);
+        self.case.desc.get_affine().has_weight().then(|| {
+            self.parameter(if self.is_exact() {
+                exact::powers(&mut random(seed, Role::Weight), len)
+            } else {
+                let around_one = |v: f64| 1.0 + 0.5 * v;
+                let values = normals(seed, Role::Weight, len).into_iter();
+                values.map(around_one).collect()
+            })
+        })
+    }
+
+    fn bias(&self) -> Option<TensorData> {
+        let (len, seed) = (self.index.parameters, self.case.seed);
+        self.case.desc.get_affine().has_bias().then(|| {
+            self.parameter(if self.is_exact() {
+                exact::integers(&mut random(seed, Role::Bias), len, 2)
+            } else {
+                normals(seed, Role::Bias, len)
+            })
+        })
+    }
+
+    fn residual(&self) -> Option<TensorData> {
+        let has = self.case.desc.has_residual();
+        has.then(|| self.like_x(Role::Residual))
+    }
+
+    /// Statistics that the data could have had.
+    fn running(&self) -> Option<Running> {
+        let desc = &self.case.desc;
+        if !desc.get_norm().has_running_statistics() {
+            return None;
+        }
+        let (channels, seed) = (self.index.parameters, self.case.seed);
+        let (scale, mean) = self.case.data.scale_and_mean(desc.get_dtype(), desc.get_eps());
+        let mut variances = random(seed, Role::RunningVar);
+        let means: Vec<f64> = if self.is_exact() {
+            exact::integers(&mut random(seed, Role::RunningMean), channels, 8)
+        } else {
+            let noise = normals(seed, Role::RunningMean, channels);
+            let of_channel = |(c, n): (usize, f64)| signed(mean, self.index, c) + scale * n;
+            noise.into_iter().enumerate().map(of_channel).collect()
+        };
+        let (_, largest) = range(desc.get_param_dtype());
+        let vars = (0..channels)
+            .map(|_| (scale * scale * variances.random_range(0.5..2.0)).min(largest / 4.0))
+            .collect();
+        Some(Running {
+            mean: self.parameter(means),
+            var: self.parameter(vars),
+        })
+    }
+
+    fn x(&self) -> TensorData {
+        TensorData::from_f64(self.case.desc.get_dtype(), &x(self.case, self.index))
+    }
+}
+
+/// What the forward pass of this case reads. Training passes save their statistics and, where there are any, update
+/// running ones.
+pub fn forward_inputs(case: &Case) -> ForwardInputs {
+    let index = Index::of(&case.desc);
+    let maker = Maker { case, index: &index };
+    let saves = case.desc.get_pass() == Pass::Train;
+    let uses_running = saves || case.desc.uses_running_statistics();
+    ForwardInputs {
+        x: maker.x(),
+        weight: maker.weight(),
+        bias: maker.bias(),
+        residual: maker.residual(),
+        running: maker.running().filter(|_| uses_running),
+        factor: FACTORS[(case.seed % 3) as usize],
+        saved: saves.then(|| (case.mean_dtype(), case.desc.get_statistics_dtype())),
+    }
+}
+
+/// What the backward pass of this case reads. The saved statistics are the true ones, rounded: an error of the forward
+/// pass is the forward pass's.
+pub fn backward_inputs(case: &Case) -> BackwardInputs {
+    let desc = &case.desc;
+    let index = Index::of(desc);
+    let maker = Maker { case, index: &index };
+    let x = maker.x();
+    let running = maker.running().filter(|_| desc.uses_running_statistics());
+    let statistics = statistics(desc, &index, &x.to_f64(), running.as_ref());
+    let saves = !desc.uses_running_statistics();
+    let saved = |dtype: DType, of: &dyn Fn(usize) -> f64| {
+        let values: Vec<f64> = (0..statistics.len()).map(of).collect();
+        TensorData::from_f64(dtype, &values)
+    };
+    let has_mean = saves && desc.get_norm().is_centred();
+    BackwardInputs {
+        dy: maker.like_x(Role::Dy),
+        weight: maker.weight(),
+        bias: maker.bias(),
+        residual: maker.residual(),
+        mean: has_mean.then(|| saved(case.mean_dtype(), &|g| statistics[g].mean)),
+        rstd: saves.then(|| saved(desc.get_statistics_dtype(), &|g| statistics[g].rstd)),
+        running,
+        x,
+    }
+}

@@ -1,0 +1,183 @@
+//! [`Engine`]: what can be held against the oracle, and [`CpuEngine`].
+
+mod cpu;
+mod guard;
+
+use std::fmt;
+
+use isonorm::{DType, NormDesc, TensorData};
+use serde::Serialize;
+
+pub use cpu::CpuEngine;
+pub use guard::{Guarded, same_bits};
+pub(crate) use guard::{bits, is_poison};
+
+/// Running mean and variance.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// The mean of each channel.
+    pub mean: TensorData,
+    /// The variance of each channel.
+    pub var: TensorData,
+}
+
+/// What a forward pass reads.
+#[derive(Clone, Debug)]
+pub struct ForwardInputs {
+    /// The input.
+    pub x: TensorData,
+    /// The weight, where there is one.
+    pub weight: Option<TensorData>,
+    /// The bias, where there is one.
+    pub bias: Option<TensorData>,
+    /// The residual, where there is one.
+    pub residual: Option<TensorData>,
+    /// Running statistics: to use in evaluation, to update in training.
+    pub running: Option<Running>,
+    /// The weight of the new statistics in the update.
+    pub factor: f64,
+    /// The types of the mean and the rstd to save; `None`: neither is saved.
+    pub saved: Option<(DType, DType)>,
+}
+
+/// What a backward pass reads.
+#[derive(Clone, Debug)]
+pub struct BackwardInputs {
+    /// The input of the forward pass.
+    pub x: TensorData,
+    /// The gradient of its output.
+    pub dy: TensorData,
+    /// The weight, where there is one.
+    pub weight: Option<TensorData>,
+    /// The bias, where there is one.
+    pub bias: Option<TensorData>,
+    /// The residual, where there is one.
+    pub residual: Option<TensorData>,
+    /// Running statistics, where the forward pass used them.
+    pub running: Option<Running>,
+    /// The saved mean, where there is one.
+    pub mean: Option<TensorData>,
+    /// The saved rstd, where there is one.
+    pub rstd: Option<TensorData>,
+}
+
+/// A tensor that a pass writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names of the field")]
+pub enum Output {
+    Y,
+    Mean,
+    Rstd,
+    RunningMean,
+    RunningVar,
+    Dx,
+    Dweight,
+    Dbias,
+    Dresidual,
+}
+
+impl Output {
+    /// The name of the argument.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Output::Y => "y",
+            Output::Mean => "mean",
+            Output::Rstd => "rstd",
+            Output::RunningMean => "running_mean",
+            Output::RunningVar => "running_var",
+            Output::Dx => "dx",
+            Output::Dweight => "dweight",
+            Output::Dbias => "dbias",
+            Output::Dresidual => "dresidual",
+        }
+    }
+
+    /// The outputs that this description has.
+    pub fn of(desc: &NormDesc) -> Vec<Output> {
+        let (norm, affine) = (desc.get_norm(), desc.get_affine());
+        let train = desc.get_pass() == isonorm::Pass::Train;
+        let running = train && norm.has_running_statistics();
+        let backward = desc.get_pass().is_backward();
+        [
+            (Output::Y, !backward),
+            (Output::Mean, train && norm.is_centred()),
+            (Output::Rstd, train),
+            (Output::RunningMean, running),
+            (Output::RunningVar, running),
+            (Output::Dx, backward),
+            (Output::Dweight, backward && affine.has_weight()),
+            (Output::Dbias, backward && affine.has_bias()),
+            (Output::Dresidual, backward && desc.has_residual()),
+        ]
+        .into_iter()
+        .filter_map(|(output, has)| has.then_some(output))
+        .collect()
+    }
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Something that an engine did to memory that was not its to touch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Fault {
+    /// It wrote before or behind a tensor.
+    OutOfBounds {
+        /// The tensor's name.
+        tensor: &'static str,
+    },
+    /// It changed an input.
+    InputChanged {
+        /// The tensor's name.
+        tensor: &'static str,
+    },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::OutOfBounds { tensor } => write!(f, "wrote outside of {tensor}"),
+            Fault::InputChanged { tensor } => write!(f, "changed {tensor}, an input"),
+        }
+    }
+}
+
+/// What a pass wrote.
+#[derive(Clone, Debug, Default)]
+pub struct Outputs {
+    /// Every output, whole.
+    pub tensors: Vec<(Output, TensorData)>,
+    /// What else happened to memory, as far as the engine can tell.
+    pub faults: Vec<Fault>,
+}
+
+impl Outputs {
+    /// One output.
+    pub fn get(&self, output: Output) -> Option<&TensorData> {
+        self.tensors.iter().find_map(|(o, data)| (*o == output).then_some(data))
+    }
+}
+
+/// Something that carries out descriptions.
+pub trait Engine {
+    /// Its name in reports.
+    fn name(&self) -> String;
+
+    /// A forward pass. All of [`Output::of`] the description are wanted, but for the saved statistics where
+    /// [`ForwardInputs::saved`] is `None` and the running ones where [`ForwardInputs::running`] is.
+    ///
+    /// # Errors
+    /// What the engine refuses with.
+    fn forward(&mut self, desc: &NormDesc, inputs: &ForwardInputs) -> isonorm::Result<Outputs>;
+
+    /// A backward pass. All of [`Output::of`] the description are wanted.
+    ///
+    /// # Errors
+    /// What the engine refuses with.
+    fn backward(&mut self, desc: &NormDesc, inputs: &BackwardInputs) -> isonorm::Result<Outputs>;
+}
