@@ -118,6 +118,18 @@ pub enum Error {
         /// What does not belong together, with the values.
         reason: String,
     },
+    /// A state dict that does not fit a layer. Nothing was loaded.
+    #[error("{layer}: the state dict does not fit: {}", listed(missing, unexpected, mismatched))]
+    StateDict {
+        /// The layer's name, such as `BatchNorm`.
+        layer: &'static str,
+        /// Names that the layer needs and the state dict lacks.
+        missing: Vec<String>,
+        /// Names that the state dict has and the layer does not know.
+        unexpected: Vec<String>,
+        /// Entries of another shape or kind: name, what it is, what was expected.
+        mismatched: Vec<String>,
+    },
     /// Weights that cannot be folded into each other.
     #[error("fold: {reason}")]
     Fold {
@@ -128,3 +140,17 @@ pub enum Error {
 
 /// The result of every fallible call of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// `missing a, b; unexpected c; mismatched d is ..., expected ...`, without what is empty.
+fn listed(missing: &[String], unexpected: &[String], mismatched: &[String]) -> String {
+    [
+        ("missing", missing),
+        ("unexpected", unexpected),
+        ("mismatched", mismatched),
+    ]
+    .into_iter()
+    .filter(|(_, names)| !names.is_empty())
+    .map(|(what, names)| format!("{what} {}", names.join(", ")))
+    .collect::<Vec<_>>()
+    .join("; ")
+}

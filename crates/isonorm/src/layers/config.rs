@@ -1,0 +1,157 @@
+//! What a layer is, apart from its parameters.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Input, Momentum};
+use crate::{Activation, Affine, DType, Error, Norm, NormDesc, Over, Pass, Result, Shape, Tensor};
+
+/// Which layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Kind {
+    Batch,
+    FrozenBatch,
+    Layer(Dimensions),
+    Rms(Dimensions),
+    Group { groups: usize },
+    Instance,
+}
+
+/// The dimensions that a LayerNorm or RMSNorm goes over; how many the last ones are follows from the parameters' shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Dimensions {
+    Last,
+    Channels,
+}
+
+impl Kind {
+    /// The layer's name, [`Op::NAME`](super::op::Op::NAME).
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Batch => "BatchNorm",
+            Kind::FrozenBatch => "FrozenBatchNorm",
+            Kind::Layer(_) => "LayerNorm",
+            Kind::Rms(_) => "RmsNorm",
+            Kind::Group { .. } => "GroupNorm",
+            Kind::Instance => "InstanceNorm",
+        }
+    }
+
+    /// Whether parameters have gradients and running statistics are ever updated.
+    pub(super) fn is_trained(self) -> bool {
+        self != Kind::FrozenBatch
+    }
+}
+
+/// What a layer is, apart from its parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Config {
+    pub(super) kind: Kind,
+    /// The shape of weight, bias and running statistics.
+    pub(super) shape: Shape,
+    #[serde(with = "crate::desc::activation_as_name")]
+    pub(super) activation: Activation,
+    /// `None`: the op's default.
+    pub(super) eps: Option<f64>,
+    pub(super) momentum: Momentum,
+    pub(super) param_dtype: DType,
+}
+
+impl Config {
+    pub(super) fn new(kind: Kind, shape: Shape) -> Config {
+        Config {
+            kind,
+            shape,
+            activation: Activation::Identity,
+            eps: None,
+            momentum: Momentum::default(),
+            param_dtype: DType::F32,
+        }
+    }
+
+    pub(super) fn norm(&self) -> Norm {
+        let over = |dimensions| match dimensions {
+            Dimensions::Last => Over::Last(self.shape.rank()),
+            Dimensions::Channels => Over::Channels,
+        };
+        match self.kind {
+            Kind::Batch | Kind::FrozenBatch => Norm::Batch,
+            Kind::Layer(dimensions) => Norm::Layer(over(dimensions)),
+            Kind::Rms(dimensions) => Norm::Rms(over(dimensions)),
+            Kind::Group { groups } => Norm::Group { groups },
+            Kind::Instance => Norm::Instance,
+        }
+    }
+
+    /// The op's name in errors.
+    pub(super) fn op(&self) -> &'static str {
+        self.norm().name()
+    }
+
+    /// The description of a pass over this input.
+    pub(super) fn desc(&self, input: &Input<'_>, affine: Affine, pass: Pass) -> Result<NormDesc> {
+        let x = input.x();
+        self.check_shape(x.shape())?;
+        if let Some(residual) = input.get_residual() {
+            self.check_like(x, "residual", residual)?;
+        }
+        let desc = NormDesc::new(self.norm(), x.shape())
+            .layout(x.layout())
+            .dtype(x.dtype())
+            .param_dtype(self.param_dtype)
+            .affine(affine)
+            .activation(self.activation)
+            .residual(input.get_residual().is_some())
+            .pass(pass);
+        Ok(match self.eps {
+            Some(eps) => desc.eps(eps),
+            None => desc,
+        })
+    }
+
+    /// Compares the dimensions of `x` that the parameters belong to; its rank is checked with the description.
+    fn check_shape(&self, x: Shape) -> Result<()> {
+        let (expected, fits) = match self.norm() {
+            Norm::Layer(Over::Last(_)) | Norm::Rms(Over::Last(_)) => {
+                (format!("...x{}", self.shape), x.dims().ends_with(self.shape.dims()))
+            }
+            _ => (
+                format!("Nx{} or Nx{}x...", self.shape, self.shape),
+                x.dims().get(1..2) == Some(self.shape.dims()),
+            ),
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(Error::ShapeMismatch {
+            op: self.op(),
+            tensor: "x",
+            expected,
+            got: x.to_string(),
+        })
+    }
+
+    /// A tensor that must have the shape, layout and type of `x`.
+    pub(super) fn check_like(&self, x: &Tensor, tensor: &'static str, got: &Tensor) -> Result<()> {
+        let op = self.op();
+        if (got.shape(), got.layout()) != (x.shape(), x.layout()) {
+            let say = |t: &Tensor| format!("{} {:?}", t.shape(), t.layout());
+            return Err(Error::ShapeMismatch {
+                op,
+                tensor,
+                expected: format!("{} as x", say(x)),
+                got: say(got),
+            });
+        }
+        if got.dtype() != x.dtype() {
+            return Err(Error::DTypeMismatch {
+                op,
+                tensor,
+                expected: x.dtype(),
+                got: got.dtype(),
+            });
+        }
+        Ok(())
+    }
+}
