@@ -5,8 +5,8 @@
 //! ends of the exponent's range, so that results overflow to ∞ and underflow through the subnormal numbers, rounded
 //! once.
 //!
-//! **σ, tanh.** The reciprocal of 1 + e^y, where 1 + 2ⁿ is (nearly always) exact and is rounded once, together with
-//! what the polynomial adds. tanh x is 1 − 2/(1 + e^(2x)), which cancels below ½: there it is x + x³ · polynomial(x²).
+//! **σ, tanh.** The reciprocal of 1 + e^y = (1 + 2ⁿ) + 2ⁿ · (eʳ − 1), where 1 + 2ⁿ is exact, so that the sum is rounded
+//! once. tanh x is 1 − 2/(1 + e^(2x)), which cancels below ½: there it is x + x³ · polynomial(x²).
 //!
 //! **Normal distribution.** Φ(−x) = e^(−x²/2) · M(x) for x ≥ 0, where M is Mills' ratio over √(2π). It falls like 1/x,
 //! so with w = k/(x + k), M/w is nearly constant, and one polynomial in w serves the whole range. x² is kept in two
@@ -21,6 +21,9 @@ use crate::{Real, coefficients};
 
 /// 1/√(2π)
 const INVERSE_ROOT_TWO_PI: f64 = 0.398_942_280_401_432_7;
+
+/// Below this, 2ⁿ + 1 is not exact in `f32`; in `f64` it makes no difference.
+const SIGMOID_FAR: f64 = -16.2;
 
 /// Where tanh's polynomial ends.
 const TANH_NEAR: f64 = 0.6;
@@ -194,7 +197,11 @@ pub(crate) fn sigmoid<R: Format>(x: R) -> R {
     let x = R::EXP_SMALLEST.max(R::SIGMOID_END.min(x));
     let (r, rounded) = reduce(-x, R::ROUND - R::SIGMOID_SHIFT);
     let scale = R::power(rounded);
-    let exp_and_one = scale.mul_add(exp_reduced_less_one(r), scale + R::SIGMOID_SCALE);
+    // The larger of 2ⁿ and 1 goes in last where their sum would not be exact.
+    let far = x < R::from_f64(SIGMOID_FAR);
+    let first = if far { R::ZERO } else { scale };
+    let last = if far { scale } else { R::ZERO };
+    let exp_and_one = scale.mul_add(exp_reduced_less_one(r), first + R::SIGMOID_SCALE) + last;
     (R::ONE / exp_and_one) * R::SIGMOID_SCALE
 }
 
