@@ -6,6 +6,19 @@ use core::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 use crate::elementary;
 
 /// A type that arithmetic is done in: `f32` or `f64`.
+///
+/// The largest errors that were seen, in units in the last place of the result: over every `f32`, and over 100,000
+/// `f64` for each function against values of 400 bits. They hold where the result is a normal number; a subnormal one
+/// is at most 2 units off.
+///
+/// | function | `f32` | `f64` |
+/// |---|---|---|
+/// | [`exp`](Real::exp) | 1.02 | 0.97 |
+/// | [`tanh`](Real::tanh) | 1.23 | 1.21 |
+/// | [`sigmoid`](Real::sigmoid) | 1.70 | 1.64 |
+/// | [`erf`](Real::erf) | 1.27 | 1.23 |
+/// | [`normal_cdf`](Real::normal_cdf) | 3.94 | 3.39 |
+/// | [`normal_pdf`](Real::normal_pdf) | 1.27 | 1.23 |
 pub trait Real:
     Copy
     + Send

@@ -4,15 +4,15 @@ use isonorm_math::Real;
 
 const TABLE: &str = include_str!("reference.txt");
 
-/// Largest errors allowed, in units in the last place: function, `f32`, `f64`. They are what was measured over every
-/// `f32` and over 6000 `f64`, rounded up.
+/// Largest errors allowed, in units in the last place: function, `f32`, `f64`. They are those that `Real` states, a
+/// little rounded up.
 const LIMITS: [(&str, f64, f64); 6] = [
     ("exp", 1.1, 1.1),
-    ("tanh", 1.5, 1.5),
-    ("sigmoid", 2.0, 2.0),
-    ("erf", 1.5, 1.5),
-    ("normal_cdf", 4.0, 4.0),
-    ("normal_pdf", 1.5, 1.5),
+    ("tanh", 1.3, 1.3),
+    ("sigmoid", 1.75, 1.75),
+    ("erf", 1.3, 1.3),
+    ("normal_cdf", 4.0, 3.5),
+    ("normal_pdf", 1.3, 1.3),
 ];
 
 fn call<R: Real>(name: &str, x: R) -> R {
@@ -87,6 +87,11 @@ fn f32_agrees_with_f64() {
                 assert_eq!(result, f32::INFINITY, "{name}({x})");
             } else {
                 let error = (f64::from(result) - expected).abs() / ulp_f32(expected);
+                let limit = if expected < f64::from(f32::MIN_POSITIVE) {
+                    limit.max(2.0)
+                } else {
+                    limit
+                };
                 assert!(error <= limit, "{name}({x}) = {result}: {error} ulp");
             }
         }
