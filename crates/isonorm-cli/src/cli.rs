@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 use crate::error::{Outcome, Result};
 use crate::screen::{Screen, on_one_line};
-use crate::{bench, completions, explain, run};
+use crate::{bench, completions, explain, fold, run};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -39,6 +39,8 @@ enum Command {
     Explain(explain::Args),
     /// Measure problems against the time of copying the same bytes
     Bench(bench::Args),
+    /// Remove normalizations from a state dict by folding them into the layers beside them
+    Fold(Box<fold::Args>),
     /// Print a completion script for a shell
     Completions(completions::Args),
 }
@@ -49,6 +51,7 @@ impl Command {
             Command::Run(args) => run::execute(&args, screen),
             Command::Explain(args) => explain::execute(&args, screen),
             Command::Bench(args) => bench::execute(&args, screen),
+            Command::Fold(args) => fold::execute(&args, screen),
             Command::Completions(args) => completions::execute(&args, screen),
         }
     }

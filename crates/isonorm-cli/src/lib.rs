@@ -24,6 +24,7 @@ mod completions;
 mod device;
 mod error;
 mod explain;
+mod fold;
 mod format;
 pub mod fuzz;
 pub mod io;

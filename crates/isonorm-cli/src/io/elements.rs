@@ -54,7 +54,7 @@ pub(super) fn read(mut from: impl Read, dtype: DType, len: usize, big_endian: bo
 }
 
 /// Writes the elements with the least significant byte first.
-pub(super) fn write(data: &TensorData, to: &mut impl io::Write) -> io::Result<()> {
+pub(crate) fn write(data: &TensorData, to: &mut impl io::Write) -> io::Result<()> {
     if cfg!(target_endian = "little") {
         return to.write_all(bytes(data));
     }

@@ -12,7 +12,7 @@ mod source;
 mod write;
 
 pub use elements::Array;
-pub(crate) use elements::{bytes, bytes_mut};
+pub(crate) use elements::{bytes, bytes_mut, write as write_elements};
 pub use error::ReadError;
 pub(crate) use source::{Format, Source};
 pub(crate) use write::{Pending, stage};

@@ -46,7 +46,7 @@ pub fn read(mut from: impl Read + Seek, length: u64, name: Option<&str>) -> Resu
 }
 
 /// The checked header, and where the data starts.
-fn header(from: &mut impl Read, length: u64) -> Result<(Metadata, u64), ReadError> {
+pub(crate) fn header(from: &mut impl Read, length: u64) -> Result<(Metadata, u64), ReadError> {
     let foreign = |reason: String| ReadError::Foreign { format: FORMAT, reason };
     if length < 8 {
         return Err(foreign("too short".into()));
