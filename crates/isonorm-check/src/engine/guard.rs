@@ -9,7 +9,7 @@ const MARGIN_BYTES: usize = 128;
 const VECTOR_BYTES: usize = 64;
 
 /// A NaN that no arithmetic produces, in every type: what is in memory before it is written.
-const POISON: u64 = 0xFFAB_ABAB_ABAB_ABAB;
+const POISON: u64 = 0xFFFB_ABAB_ABAB_ABAB;
 
 /// A tensor between two margins of poison, aligned for its elements and no further.
 #[derive(Clone, Debug)]

@@ -18,6 +18,8 @@ pub struct Statistics {
     pub var: f64,
     /// 1/√(var + eps).
     pub rstd: f64,
+    /// |x − mean| of the first element in memory; 0 when the statistics were given.
+    pub first_distance: f64,
     /// Σ x; no terms when the statistics were given.
     pub values: Sum,
     /// Σ |x − mean|; no terms when the statistics were given.
@@ -40,6 +42,7 @@ impl Statistics {
             (s.mean, s.mean_rest) = s.values.over(s.count);
         }
         s.distances = values.clone().map(|x| s.distance(x).abs()).collect();
+        s.first_distance = values.clone().next().map_or(0.0, |x| s.distance(x).abs());
         s.squares = values.map(|x| s.distance(x).powi(2)).collect();
         s.var = s.squares.over(s.count).0;
         s.rstd = 1.0 / (s.var + eps).sqrt();
@@ -53,6 +56,7 @@ impl Statistics {
             mean_rest: 0.0,
             var,
             rstd: 1.0 / (var + eps).sqrt(),
+            first_distance: 0.0,
             values: Sum::default(),
             distances: Sum::default(),
             squares: Sum::default(),

@@ -114,16 +114,17 @@ impl Arithmetic {
         if exact {
             return self.with_rstd(s, self.carried(s.mean), self.gamma(2.0) * s.var);
         }
-        let relative = self.sum_of(s.count);
-        let (guess, mean) = if self.centred {
-            let guess = relative * s.values.magnitude / n;
-            let mean = relative * (s.distances.magnitude / n + guess);
-            (guess, mean + self.carry * s.mean.abs() + self.tiny)
-        } else {
-            (0.0, 0.0)
-        };
+        let relative = self.gamma(Arithmetic::depth(s.count) + 2.0);
         let squares = self.gamma(Arithmetic::depth(s.count) + 6.0);
-        let var = squares * (s.var + guess * guess) + mean * mean + self.tiny;
+        if !self.centred {
+            return self.with_rstd(s, 0.0, squares * s.var + self.tiny);
+        }
+        let distance = s.distances.magnitude / n;
+        let guess = relative * s.values.magnitude / n;
+        let about = guess + s.first_distance;
+        let mean = relative * (distance + about) + self.carry * s.mean.abs() + self.tiny;
+        let of_shift = 2.0 * self.gamma(3.0) * about * distance;
+        let var = squares * (s.var + guess * guess) + of_shift + mean * mean + self.tiny;
         self.with_rstd(s, mean, var)
     }
 

@@ -11,11 +11,13 @@
 //!   higher precision. So a sum of n terms t is off by at most γ(depth)·Σ|t|, depth = min(n, CHAIN) + ⌈log₂(n/CHAIN)⌉,
 //!   and by a smallest subnormal a term. Where the case's data is exact and every term is a multiple of a bit that keeps
 //!   all partial sums within the significand, a sum is off by nothing.
-//! * **Mean.** About a first guess or a shift that is itself off by e₀ = γ(depth)·Σ|x|/n:
-//!   |mean′ − mean| ≤ γ(depth)·(Σ|x − mean|/n + e₀), and it is carried in two numbers (u²·|mean|) or in one `f64`. A mean
-//!   rounded to one `f32` is off by u·|mean|: too much where |mean| is 10⁶ deviations, and not allowed.
-//! * **Variance.** Squared distances from the guess: |var′ − var| ≤ γ(depth + 6)·(var + e₀²) + |mean′ − mean|². This is
-//!   what E\[x²\] − E\[x\]² does not keep: it is off by u·mean².
+//! * **Mean.** Of distances from a guess or a shift, which is off by e: from a first mean, whose own sum is off by
+//!   e₀ = γ(depth)·Σ|x|/n, or from the group's first element in memory, e₁ = |x₁ − mean|. So |mean′ − mean| ≤
+//!   γ(depth + 2)·(Σ|x − mean|/n + e₀ + e₁), and it is carried in two numbers (u²·|mean|) or in one `f64`. A mean rounded
+//!   to one `f32` is off by u·|mean|: too much where |mean| is 10⁶ deviations, and not allowed.
+//! * **Variance.** Squared distances from the guess, after a distance from the shift that is rounded: |var′ − var| ≤
+//!   γ(depth + 6)·(var + e₀²) + 2·γ(3)·(e₀ + e₁)·Σ|x − mean|/n + |mean′ − mean|². This is what E\[x²\] − E\[x\]² does not
+//!   keep: it is off by u·mean².
 //! * **rstd.** From ρ = |var′ − var| and var + eps, without approximation; and four roundings.
 //! * **x̂** = (x − mean)·rstd: three roundings, rstd's relative error, and rstd·|mean′ − mean|.
 //! * **z** = x̂·weight + bias + residual: a rounding of the magnitudes for each operation that has something to do.
@@ -49,7 +51,7 @@ pub use arithmetic::{ACTIVATION, CHAIN};
 pub use backward::backward;
 pub use forward::forward;
 
-use isonorm::{DType, TensorData};
+use isonorm::{DType, bf16, f16};
 
 use crate::engine::Output;
 
@@ -70,7 +72,47 @@ impl Expected {
         let (value, slack) = (self.values[i], self.slack[i]);
         // A slack that is not a number comes from a value that is not finite, which is compared for what it is.
         let slack = if slack.is_nan() { 0.0 } else { slack };
-        let ends = TensorData::from_f64(dtype, &[value - slack, value + slack]).to_f64();
-        (ends[0], ends[1])
+        (rounded(dtype, value - slack), rounded(dtype, value + slack))
+    }
+}
+
+/// The nearest number of this type, ties to even.
+fn rounded(dtype: DType, v: f64) -> f64 {
+    match dtype {
+        DType::F16 => f16::from_f32(to_odd(v)).to_f64(),
+        DType::Bf16 => bf16::from_f32(to_odd(v)).to_f64(),
+        DType::F32 => f64::from(v as f32),
+        DType::F64 => v,
+    }
+}
+
+/// `v` in `f32`, the last bit set where something was cut off: rounding that to fewer bits is as if `v` had been rounded
+/// once.
+fn to_odd(v: f64) -> f32 {
+    let nearest = v as f32;
+    if f64::from(nearest) == v || !nearest.is_finite() {
+        return nearest;
+    }
+    let outward = f64::from(nearest).abs() > v.abs();
+    f32::from_bits((nearest.to_bits() - u32::from(outward)) | 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_is_once() {
+        let tie = 1.0 + 2f64.powi(-8);
+        let hair = 2f64.powi(-40);
+        assert_eq!(rounded(DType::Bf16, tie), 1.0);
+        assert_eq!(rounded(DType::Bf16, tie + hair), 1.0 + 2f64.powi(-7));
+        assert_eq!(rounded(DType::Bf16, -tie - hair), -1.0 - 2f64.powi(-7));
+        assert_eq!(rounded(DType::Bf16, tie - hair), 1.0);
+        assert_eq!(rounded(DType::F16, 65519.999999), 65504.0);
+        assert_eq!(rounded(DType::F16, 65520.0), f64::INFINITY);
+        assert_eq!(rounded(DType::F16, 1e300), f64::INFINITY);
+        assert_eq!(rounded(DType::F16, 2f64.powi(-25) + 2f64.powi(-60)), 2f64.powi(-24));
+        assert!(rounded(DType::Bf16, f64::NAN).is_nan());
     }
 }

@@ -1,0 +1,65 @@
+//! Every suite on the CPU engine.
+
+use isonorm::Device;
+use isonorm_check::{Case, CpuEngine, Engine, run_suite, suites};
+
+fn cases(suite: &str) -> Vec<Case> {
+    suites()
+        .into_iter()
+        .find(|s| s.name == suite)
+        .map(|s| s.cases)
+        .expect("a suite of this name")
+}
+
+fn check(engine: &mut dyn Engine, suite: &str) {
+    let report = run_suite(engine, &cases(suite), |_| {});
+    if let Some(worst) = &report.worst {
+        println!("{suite}: {worst}");
+    }
+    assert!(report.passed(), "{suite}: {report}");
+}
+
+/// With threads that share the work unevenly.
+fn three_threads() -> CpuEngine {
+    CpuEngine::new(Device::cpu_with_threads(3))
+}
+
+#[test]
+fn smoke_on_every_isa() {
+    CpuEngine::all().iter_mut().for_each(|engine| check(engine, "smoke"));
+}
+
+#[test]
+fn shapes_on_every_isa() {
+    CpuEngine::all().iter_mut().for_each(|engine| check(engine, "shapes"));
+}
+
+#[test]
+fn segments() {
+    check(&mut three_threads(), "segments");
+}
+
+#[test]
+fn adversarial() {
+    check(&mut three_threads(), "adversarial");
+}
+
+#[test]
+fn exact() {
+    check(&mut three_threads(), "exact");
+}
+
+#[test]
+fn pairwise() {
+    check(&mut three_threads(), "pairwise");
+}
+
+#[test]
+fn combinations() {
+    check(&mut three_threads(), "combinations");
+}
+
+#[test]
+fn large() {
+    check(&mut three_threads(), "large");
+}
