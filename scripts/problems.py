@@ -16,6 +16,7 @@ DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f
 LAST_LAYOUTS = {2: "nc", 3: "nlc", 4: "nhwc", 5: "ndhwc"}
 FIRST_LAYOUTS = {2: "nc", 3: "ncl", 4: "nchw", 5: "ncdhw"}
 OPS = ("batchnorm", "layernorm", "rmsnorm", "groupnorm", "instancenorm")
+MODES = ("train", "eval", "backward", "backward_eval")
 DEFAULT_EPS = 1e-5
 DEFAULT_SLOPE = 0.01
 
@@ -65,8 +66,8 @@ class Problem:
             eps=float(given["eps"]) if "eps" in given else None,
         )
         unknown = set(given) - {"eps", "inplace"}
-        if unknown or problem.dtype not in DTYPES:
-            raise ValueError(f"{text!r}: {', '.join(sorted(unknown)) or problem.dtype} is not known here")
+        if unknown or problem.dtype not in DTYPES or problem.mode not in MODES:
+            raise ValueError(f"{text!r} has unknown words, or an unknown type or pass")
         default = {"rmsnorm": "weight", "instancenorm": "none"}.get(op, "full")
         wide = "f64" if problem.dtype == "f64" else "f32"
         return dataclasses.replace(problem, param=problem.param or wide, affine=problem.affine or default)
@@ -80,8 +81,8 @@ class Problem:
         if self.groups:
             words.append(f"groups={self.groups}")
         if not self.is_rows:
-            layouts = LAST_LAYOUTS if self.channels_last else FIRST_LAYOUTS
-            words.append("layout=" + layouts.get(len(self.shape), "channels_last" if self.channels_last else "channels_first"))
+            names, other = (LAST_LAYOUTS, "channels_last") if self.channels_last else (FIRST_LAYOUTS, "channels_first")
+            words.append("layout=" + names.get(len(self.shape), other))
         words += [f"dtype={self.dtype}", f"param={self.param}", f"affine={self.affine}", f"act={self.act}"]
         words += ["residual=add"] * self.residual
         if self.eps is not None:
@@ -96,6 +97,12 @@ class Problem:
     @property
     def is_backward(self) -> bool:
         return self.mode.startswith("backward")
+
+    @property
+    def forward(self) -> Problem:
+        """The problem whose gradients a backward problem computes; a forward problem itself."""
+        modes = {"backward": "train", "backward_eval": "eval"}
+        return dataclasses.replace(self, mode=modes.get(self.mode, self.mode))
 
     @property
     def has_running(self) -> bool:
@@ -167,17 +174,25 @@ class Problem:
         }
         return functions[name](z)
 
-    def group_mean(self, t: torch.Tensor) -> torch.Tensor:
-        """The mean over each element's group, in the shape of `t`."""
+    def _over_groups(self, t: torch.Tensor, reduce) -> torch.Tensor:
+        """A reduction over each element's group, in the shape of `t`."""
         if self.op == "groupnorm":
             grouped = t.reshape(self.shape[0], self.groups, -1)
-            return grouped.mean(-1, keepdim=True).expand_as(grouped).reshape(t.shape)
+            return reduce(grouped, dim=-1, keepdim=True).expand_as(grouped).reshape(t.shape)
         rank = len(self.shape)
         if self.is_rows:
             dims = range(rank - self.dims, rank)
         else:
             dims = {"batchnorm": [0, *range(2, rank)], "instancenorm": range(2, rank)}.get(self.op, [1])
-        return t.mean(tuple(dims), keepdim=True).expand_as(t)
+        return reduce(t, dim=tuple(dims), keepdim=True).expand_as(t)
+
+    def group_mean(self, t: torch.Tensor) -> torch.Tensor:
+        """The mean over each element's group."""
+        return self._over_groups(t, torch.mean)
+
+    def group_max(self, t: torch.Tensor) -> torch.Tensor:
+        """The largest of each element's group."""
+        return self._over_groups(t, torch.amax)
 
     @property
     def group_size(self) -> int:
@@ -186,7 +201,8 @@ class Problem:
         if self.is_rows:
             return math.prod(self.param_shape)
         n, c = self.shape[:2]
-        return elements // {"batchnorm": c, "instancenorm": n * c, "groupnorm": n * self.groups}.get(self.op, elements // c)
+        groups = {"batchnorm": c, "instancenorm": n * c, "groupnorm": n * self.groups}
+        return elements // groups.get(self.op, elements // c)
 
     def spread(self, p: torch.Tensor) -> torch.Tensor:
         """A parameter in a shape that multiplies x."""

@@ -11,7 +11,6 @@ tensors lie flat, in memory order. The metadata's `cases` is a JSON list with ea
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 import warnings
@@ -53,7 +52,7 @@ def make_inputs(case: Case, rng: np.random.Generator) -> dict[str, torch.Tensor]
 def run(case: Case, inputs: dict[str, torch.Tensor], dtype: torch.dtype | None) -> dict[str, torch.Tensor]:
     """PyTorch on these inputs, in their own types or all in `dtype`: outputs, gradients and running statistics."""
     p = case.problem
-    own = {name: (t.clone() if dtype is None else t.to(dtype)) for name, t in inputs.items()}
+    own = {name: t.to(dtype or t.dtype, copy=True) for name, t in inputs.items()}
     weight, bias, residual, mean, var = (own.get(name) for name in INPUTS)
     # The default eps is PyTorch's own when it runs in its own types, and that number in f64.
     eps = None if dtype is None else p.resolved_eps
@@ -129,10 +128,11 @@ def main() -> int:
     # Mixed types send PyTorch to its slower kernels, of which it warns; the values are what is wanted here.
     warnings.filterwarnings("ignore", message="Mismatch dtype")
     rng = np.random.default_rng(options.seed)
-    if options.case:
-        cases = [Case(dataclasses.replace(Problem.parse(options.case), mode=Problem.parse(options.case).mode.replace("backward_eval", "eval").replace("backward", "train")))]
-    else:
-        cases = [random_case(rng) for _ in range(options.cases)]
+    try:
+        named = [Problem.parse(options.case).forward] if options.case else []
+    except ValueError as error:
+        parser.error(str(error))
+    cases = [Case(problem) for problem in named] or [random_case(rng) for _ in range(options.cases)]
     tensors: dict[str, torch.Tensor] = {}
     for i, case in enumerate(cases):
         found = evaluate(case, rng)

@@ -65,11 +65,13 @@ fn forward(
         if let Some(residual) = &inputs.residual {
             call = call.residual(residual);
         }
-        call = match &mut inputs.running {
-            Some((mean, var)) if case.record.updates_running => call.update_running(mean, var, case.factor(step)),
-            Some((mean, var)) => call.running(&*mean, &*var),
-            None => call,
-        };
+        if let Some((mean, var)) = &mut inputs.running {
+            call = if case.record.updates_running {
+                call.update_running(mean, var, case.factor(step))
+            } else {
+                call.running(&*mean, &*var)
+            };
+        }
         call = match (&mut saved.mean, &mut saved.rstd) {
             (Some(mean), Some(rstd)) => call.save(mean, rstd),
             (None, Some(rstd)) => call.save_rstd(rstd),
