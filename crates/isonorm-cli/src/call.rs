@@ -1,6 +1,9 @@
 //! A problem with all the tensors that it reads and writes, so that it can be carried out again and again.
 
-use isonorm::{Backward, DType, Device, Forward, NormDesc, Pass, Plan, TensorData, Workspace};
+use isonorm::{Affine, Backward, DType, Device, Forward, NormDesc, Pass, Plan, TensorData, Workspace};
+
+use crate::error::Result;
+use crate::memory;
 
 /// What a pass reads. Which of the optional ones it needs is for the library to say.
 #[derive(Clone, Debug)]
@@ -64,7 +67,8 @@ pub(crate) struct Call {
 
 impl Call {
     /// Allocates all that the pass writes.
-    pub(crate) fn new(plan: Plan, inputs: Inputs, save: Save, momentum: f64) -> Call {
+    pub(crate) fn new(plan: Plan, inputs: Inputs, save: Save, momentum: f64) -> Result<Call> {
+        memory::check(output_bytes(&plan))?;
         let (desc, g) = (*plan.desc(), *plan.geometry());
         let backward = desc.get_pass().is_backward();
         let zeros = |wanted: bool, dtype: DType, len: usize| wanted.then(|| TensorData::zeros(dtype, len));
@@ -79,13 +83,13 @@ impl Call {
             dresidual: zeros(backward && desc.has_residual(), desc.get_dtype(), g.elements()),
         };
         let workspace = Workspace::new(&plan);
-        Call {
+        Ok(Call {
             plan,
             workspace,
             inputs,
             outputs,
             momentum,
-        }
+        })
     }
 
     pub(crate) fn plan(&self) -> &Plan {
@@ -201,22 +205,31 @@ impl Call {
     }
 }
 
+/// Bytes of all that a pass may write, and of its workspace.
+fn output_bytes(plan: &Plan) -> u64 {
+    const LARGEST_ELEMENT: usize = DType::F64.bytes();
+    let g = plan.geometry();
+    let tensors = 2 * g.elements() as u64 * plan.desc().get_dtype().bytes() as u64;
+    let small = (g.parameters as u64)
+        .saturating_add(g.groups() as u64)
+        .saturating_mul(2 * LARGEST_ELEMENT as u64);
+    tensors
+        .saturating_add(small)
+        .saturating_add(plan.workspace_bytes() as u64)
+}
+
 /// The mean and rstd that the forward pass of this backward problem would have saved (no mean for RMSNorm).
-pub(crate) fn statistics_of(
-    desc: &NormDesc,
-    x: &TensorData,
-    device: &Device,
-) -> isonorm::Result<[Option<TensorData>; 2]> {
+pub(crate) fn statistics_of(desc: &NormDesc, x: &TensorData, device: &Device) -> Result<[Option<TensorData>; 2]> {
     let plain = NormDesc::new(desc.get_norm(), desc.get_shape())
         .layout(desc.get_layout())
         .dtype(desc.get_dtype())
-        .affine(isonorm::Affine::None)
+        .affine(Affine::None)
         .eps(desc.get_eps());
     let save = Save {
         mean: desc.get_norm().is_centred(),
         rstd: true,
     };
-    let mut call = Call::new(device.plan(&plain)?, Inputs::of(x.clone()), save, 0.0);
+    let mut call = Call::new(device.plan(&plain)?, Inputs::of(x.clone()), save, 0.0)?;
     call.run(device)?;
     Ok(call.outputs.saved)
 }

@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 use crate::error::{Outcome, Result};
 use crate::screen::{Screen, on_one_line};
-use crate::{bench, completions, explain, fold, run};
+use crate::{bench, completions, explain, fold, run, verify};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -22,7 +22,7 @@ Colours are used on a terminal only; NO_COLOR turns them off.";
 
 /// Normalization layers: run, explain, verify, measure and fold them.
 #[derive(Debug, Parser)]
-#[command(name = "isonorm", version, after_help = EXIT_CODES, propagate_version = true)]
+#[command(name = "isonorm", version, after_help = EXIT_CODES, propagate_version = true, arg_required_else_help = false)]
 pub(crate) struct Cli {
     /// Print JSON instead of text
     #[arg(long, global = true)]
@@ -37,6 +37,8 @@ enum Command {
     Run(Box<run::Args>),
     /// Show how a problem would be carried out, and why
     Explain(explain::Args),
+    /// Check results against a double-precision oracle
+    Verify(verify::Args),
     /// Measure problems against the time of copying the same bytes
     Bench(bench::Args),
     /// Remove normalizations from a state dict by folding them into the layers beside them
@@ -50,6 +52,7 @@ impl Command {
         match self {
             Command::Run(args) => run::execute(&args, screen),
             Command::Explain(args) => explain::execute(&args, screen),
+            Command::Verify(args) => verify::execute(&args, screen),
             Command::Bench(args) => bench::execute(&args, screen),
             Command::Fold(args) => fold::execute(&args, screen),
             Command::Completions(args) => completions::execute(&args, screen),
@@ -88,7 +91,8 @@ fn explain_usage(error: &clap::Error) -> ExitCode {
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .collect::<Vec<_>>()
-        .join(" ");
+        .join(" ")
+        .replace(" tip: ", "; ");
     refuse(text.strip_prefix("error: ").unwrap_or(&text))
 }
 

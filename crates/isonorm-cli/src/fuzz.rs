@@ -3,7 +3,9 @@
 
 use std::io::Cursor;
 
-use isonorm::{CpuProperties, Geometry, Isa, NormDesc, Plan};
+use isonorm::{CpuProperties, Device, Geometry, Isa, NormDesc, Plan};
+
+use isonorm_check::{Case, CpuEngine, run_case};
 
 use crate::io::{npy, safetensors};
 
@@ -58,6 +60,25 @@ pub fn safetensors(data: &[u8]) {
         let length = written.len() as u64;
         let again = safetensors::read(Cursor::new(&written), length, Some("a")).expect("what was written can be read");
         assert!(same(&array, &again));
+    }
+}
+
+/// No case larger than this is run.
+const MOST_ELEMENTS: usize = 2048;
+
+/// Parses a case; what parses is printed and parsed again, and run when it is small.
+///
+/// # Panics
+/// When what was printed is not the case that was parsed, or when running it writes where it should not.
+pub fn case(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(case) = text.parse::<Case>() else { return };
+    let printed = case.to_string();
+    assert_eq!(printed.parse::<Case>().as_ref(), Ok(&case), "{printed}");
+    let small = Geometry::of(&case.desc).is_ok_and(|g| g.elements().max(g.parameters).max(g.groups()) <= MOST_ELEMENTS);
+    if small {
+        let report = run_case(&mut CpuEngine::new(Device::cpu()), &case);
+        assert!(report.faults.is_empty(), "{report}");
     }
 }
 

@@ -29,9 +29,11 @@ mod format;
 pub mod fuzz;
 pub mod io;
 mod measure;
+mod memory;
 mod run;
 mod screen;
 mod stats;
 mod table;
+mod verify;
 
 pub use cli::main;

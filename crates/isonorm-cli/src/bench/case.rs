@@ -53,7 +53,15 @@ fn prepare(desc: &NormDesc, device: &Device) -> Result<Call> {
         mean: train && desc.get_norm().is_centred(),
         rstd: train,
     };
-    Ok(Call::new(plan, inputs, save, MOMENTUM))
+    Call::new(plan, inputs, save, MOMENTUM)
+}
+
+/// Bytes of all tensors of the problem's shape: at most `x`, `dy`, the residual, the result, the residual's gradient, and
+/// what the statistics for a backward pass are computed with.
+pub(super) fn bytes(desc: &NormDesc) -> u64 {
+    const MOST_TENSORS: u64 = 6;
+    let elements = desc.get_shape().elements().unwrap_or(usize::MAX) as u64;
+    elements.saturating_mul(MOST_TENSORS * desc.get_dtype().bytes() as u64)
 }
 
 /// Seconds of one of `runs` runs.

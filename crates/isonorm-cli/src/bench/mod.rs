@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use crate::device::DeviceArgs;
 use crate::error::{Error, Outcome, Result};
+use crate::memory;
 use crate::screen::{Screen, progress};
 use compare::Comparison;
 use record::{Record, Settings};
@@ -95,8 +96,11 @@ fn cases(args: &Args) -> Result<Vec<NormDesc>> {
         cases.extend(suite::parse(name)?);
     }
     cases.extend(&args.case);
-    if let Some(empty) = cases.iter().find(|c| c.get_shape().elements() == Some(0)) {
-        return Err(Error::usage(format!("{empty}: there are no elements to measure")));
+    for case in &cases {
+        if case.get_shape().elements() == Some(0) {
+            return Err(Error::usage(format!("{case}: there are no elements to measure")));
+        }
+        memory::check(case::bytes(case))?;
     }
     let mut seen = Vec::new();
     cases.retain(|case| {

@@ -45,6 +45,8 @@ pub(crate) fn bytes_mut(data: &mut TensorData) -> &mut [u8] {
 
 /// Reads `len` elements, whose bytes have this order.
 pub(super) fn read(mut from: impl Read, dtype: DType, len: usize, big_endian: bool) -> io::Result<TensorData> {
+    let refused = |e: crate::error::Error| io::Error::new(io::ErrorKind::OutOfMemory, e.to_string());
+    crate::memory::check((len * dtype.bytes()) as u64).map_err(refused)?;
     let mut data = TensorData::zeros(dtype, len);
     from.read_exact(bytes_mut(&mut data))?;
     if big_endian != cfg!(target_endian = "big") {

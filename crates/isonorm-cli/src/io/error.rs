@@ -27,7 +27,7 @@ pub enum ReadError {
         reason: String,
     },
     /// The file is shorter or longer than its header says.
-    #[error("{} bytes, expected {expected} from its header ({})", got, if got < expected { "truncated" } else { "too long" })]
+    #[error("{}: {got} bytes, expected {expected} by its header", if got < expected { "truncated" } else { "too long" })]
     Length {
         /// The file's length by its header.
         expected: u64,

@@ -15,4 +15,4 @@ pub use elements::Array;
 pub(crate) use elements::{bytes, bytes_mut, write as write_elements};
 pub use error::ReadError;
 pub(crate) use source::{Format, Source};
-pub(crate) use write::{Pending, stage};
+pub(crate) use write::{Pending, destination, stage};

@@ -67,21 +67,30 @@ impl Pending {
     }
 }
 
-/// Writes tensors for this path: all of them into one `.safetensors` file; or the first into an `.npy` file and each
-/// other beside it, `y.npy` and `y.mean.npy`.
+/// Where the `index`-th of the tensors that are written for this path goes: all into one `.safetensors` file; or the first
+/// into an `.npy` file and each other beside it, `y.npy` and `y.mean.npy`.
+pub(crate) fn destination(path: &Path, index: usize, name: &str) -> String {
+    match Format::of(path) {
+        Some(Format::Safetensors) => format!("{}:{name}", path.display()),
+        _ => npy_path(path, index, name).display().to_string(),
+    }
+}
+
+fn npy_path(path: &Path, index: usize, name: &str) -> PathBuf {
+    match index {
+        0 => path.to_path_buf(),
+        _ => path.with_extension(format!("{name}.npy")),
+    }
+}
+
+/// Writes tensors for this path, to the files that [`destination`] says.
 pub(crate) fn stage(path: &Path, tensors: &[(&str, &Array)]) -> Result<Vec<Pending>> {
+    let one = |(index, (name, array)): (usize, &(&str, &Array))| {
+        Pending::create(&npy_path(path, index, name), |to| npy::write(array, to))
+    };
     match Format::of(path) {
         Some(Format::Safetensors) => Ok(vec![Pending::create(path, |to| safetensors::write(tensors, to))?]),
-        Some(Format::Npy) => {
-            let file_of = |i: usize, name: &str| match i {
-                0 => path.to_path_buf(),
-                _ => path.with_extension(format!("{name}.npy")),
-            };
-            let one = |(i, (name, array)): (usize, &(&str, &Array))| {
-                Pending::create(&file_of(i, name), |to| npy::write(array, to))
-            };
-            tensors.iter().enumerate().map(one).collect()
-        }
+        Some(Format::Npy) => tensors.iter().enumerate().map(one).collect(),
         None => {
             let reason = "unknown kind of file; expected .npy or .safetensors".into();
             Err(Error::Write {

@@ -51,6 +51,9 @@ impl<'a> Files<'a> {
             () if files.bias.is_some() && files.weight.is_none() => Err(Error::usage(
                 "--bias needs --weight: there is no affine map with a bias only",
             )),
+            () if files.mean.is_some() && files.rstd.is_none() => {
+                Err(Error::usage("--mean needs --rstd: the forward pass saves both"))
+            }
             () => Ok(files),
         }
     }

@@ -14,7 +14,7 @@ use isonorm::Device;
 
 use crate::call::Call;
 use crate::error::{Outcome, Result};
-use crate::io::{self, Pending};
+use crate::io::{self, Pending, Source};
 use crate::screen::{Screen, progress};
 use files::Files;
 use report::{Report, Tensor};
@@ -25,20 +25,23 @@ pub(crate) fn execute(args: &Args, screen: &mut Screen) -> Result<Outcome> {
         let files = Files::read(args)?;
         let desc = problem::describe(args, &files)?;
         let plan = device.plan(&desc)?;
-        let mut tensors: Vec<_> = files
-            .iter()
-            .map(|(name, file, array)| Tensor::read(name, file, array))
-            .collect();
+        let read = |(name, file, array): (_, &Source, _)| Tensor::new(name, Some(file.to_string()), array);
+        let mut tensors: Vec<_> = files.iter().map(read).collect();
         let shapes = files.shapes();
         let inputs = files.into_inputs(&desc, &device)?;
-        let mut call = Call::new(plan.clone(), inputs, args.save(), args.momentum);
+        let mut call = Call::new(plan.clone(), inputs, args.save(), args.momentum)?;
         let seconds = time(&mut call, &device, args.repeat)?;
         let outputs = outputs::named(&desc, call.into_outputs(), args.save(), &shapes);
         if let Some(path) = &args.output {
             let arrays: Vec<_> = outputs.iter().map(|(name, array)| (*name, array)).collect();
             io::stage(path, &arrays)?.into_iter().try_for_each(Pending::publish)?;
         }
-        tensors.extend(outputs.iter().map(|(name, array)| Tensor::written(name, array)));
+        let file = |i, name| args.output.as_ref().map(|path| io::destination(path, i, name));
+        let written = outputs
+            .iter()
+            .enumerate()
+            .map(|(i, (name, array))| Tensor::new(name, file(i, name), array));
+        tensors.extend(written);
         Report::new(&plan, &device, tensors, &seconds).show(screen)?;
         Ok(Outcome::Success)
     })

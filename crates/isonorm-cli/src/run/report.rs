@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::format::{bytes, dims, gbps, number, seconds as duration};
-use crate::io::{Array, Source};
+use crate::io::Array;
 use crate::measure::{least, median};
 use crate::screen::{LABEL, STRONG, Screen, styled};
 use crate::stats::Summary;
@@ -15,7 +15,7 @@ use crate::table::{Align, Columns};
 #[derive(Serialize)]
 pub(super) struct Tensor {
     name: &'static str,
-    /// The file it was read from.
+    /// The file it was read from or written to.
     file: Option<String>,
     shape: Vec<usize>,
     dtype: isonorm::DType,
@@ -24,20 +24,12 @@ pub(super) struct Tensor {
 }
 
 impl Tensor {
-    pub(super) fn read(name: &'static str, file: &Source, array: &Array) -> Tensor {
-        Tensor {
-            file: Some(file.to_string()),
-            ..Tensor::written(name, array)
-        }
-    }
-
-    pub(super) fn written(name: &'static str, array: &Array) -> Tensor {
-        let (shape, dtype) = (array.shape.clone(), array.data.dtype());
+    pub(super) fn new(name: &'static str, file: Option<String>, array: &Array) -> Tensor {
         Tensor {
             name,
-            file: None,
-            shape,
-            dtype,
+            file,
+            shape: array.shape.clone(),
+            dtype: array.data.dtype(),
             summary: Summary::of(&array.data),
         }
     }
