@@ -3,7 +3,6 @@
 
 use isonorm_math::{Activation, BackwardCoefficients, Element, Real};
 
-use super::lanes::LANES;
 use super::memory::{Dest, Source};
 use super::stream;
 
@@ -17,6 +16,10 @@ pub(super) type Buffer<A> = [A; CHUNK];
 pub(super) trait Coefficient<A>: Copy {
     /// That of the `index`-th element.
     fn at(&self, index: usize) -> A;
+
+    /// Those of the first `len` elements. Right before a loop over `len` elements this moves the bounds check out of it: a
+    /// loop that might stop early would be vectorized less well.
+    fn first(self, len: usize) -> Self;
 }
 
 /// The same for all elements.
@@ -32,12 +35,22 @@ impl<A: Copy> Coefficient<A> for All<A> {
     fn at(&self, _index: usize) -> A {
         self.0
     }
+
+    #[inline(always)]
+    fn first(self, _len: usize) -> Self {
+        self
+    }
 }
 
 impl<A: Copy> Coefficient<A> for Each<'_, A> {
     #[inline(always)]
     fn at(&self, index: usize) -> A {
         self.0[index]
+    }
+
+    #[inline(always)]
+    fn first(self, len: usize) -> Self {
+        Each(&self.0[..len])
     }
 }
 
@@ -56,16 +69,47 @@ pub(super) struct AffineMap<C> {
     pub(super) bias: C,
 }
 
+impl<C> Normalizer<C> {
+    /// That of the first `len` elements.
+    #[inline(always)]
+    fn first<A>(self, len: usize) -> Normalizer<C>
+    where
+        C: Coefficient<A>,
+    {
+        Normalizer {
+            hi: self.hi.first(len),
+            lo: self.lo.first(len),
+            rstd: self.rstd.first(len),
+        }
+    }
+}
+
+impl<C> AffineMap<C> {
+    /// That of the first `len` elements.
+    #[inline(always)]
+    fn first<A>(self, len: usize) -> AffineMap<C>
+    where
+        C: Coefficient<A>,
+    {
+        AffineMap {
+            weight: self.weight.first(len),
+            bias: self.bias.first(len),
+        }
+    }
+}
+
 #[inline(always)]
 fn normalize<T: Element, C: Coefficient<T::Acc>>(x: &[T], n: Normalizer<C>, xhat: &mut [T::Acc]) {
-    for (i, (xhat, x)) in xhat.iter_mut().zip(x).enumerate() {
+    let n = n.first(x.len());
+    for (i, (xhat, x)) in xhat[..x.len()].iter_mut().zip(x).enumerate() {
         *xhat = isonorm_math::normalize::normalized(x.to_acc(), n.hi.at(i), n.lo.at(i), n.rstd.at(i));
     }
 }
 
 #[inline(always)]
 fn affine<A: Real, C: Coefficient<A>>(xhat: &[A], a: AffineMap<C>, z: &mut [A]) {
-    for (i, (z, xhat)) in z.iter_mut().zip(xhat).enumerate() {
+    let a = a.first(xhat.len());
+    for (i, (z, xhat)) in z[..xhat.len()].iter_mut().zip(xhat).enumerate() {
         *z = isonorm_math::normalize::affine(*xhat, a.weight.at(i), a.bias.at(i));
     }
 }
@@ -77,24 +121,77 @@ fn add<T: Element>(z: &mut [T::Acc], residual: &[T]) {
     }
 }
 
-/// Writes a chunk.
+/// Writes a chunk; past the caches when there is space to prepare it in.
 ///
 /// # Safety
 /// As [`Dest::slice`].
 #[inline(always)]
-unsafe fn store<T: Element>(to: &Dest<'_, T>, offset: usize, from: &[T::Acc], streaming: bool) {
+unsafe fn store<T: Element>(to: &Dest<'_, T>, offset: usize, from: &[T::Acc], staging: Option<&mut [T; CHUNK]>) {
     // SAFETY: this function's contract.
     let to = unsafe { to.slice(offset, from.len()) };
-    if streaming {
-        let mut local = [T::default(); CHUNK];
-        for (to, from) in local.iter_mut().zip(from) {
-            *to = T::from_acc(*from);
+    match staging {
+        Some(staging) => {
+            convert(&mut staging[..from.len()], from);
+            stream::copy(to, &staging[..from.len()]);
         }
-        stream::copy(to, &local[..from.len()]);
-    } else {
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = T::from_acc(*from);
+        None => convert(to, from),
+    }
+}
+
+#[inline(always)]
+fn convert<T: Element>(to: &mut [T], from: &[T::Acc]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = T::from_acc(*from);
+    }
+}
+
+/// Working space of a forward task, which its chunks use one after the other.
+pub(super) struct ForwardSpace<T: Element> {
+    z: Buffer<T::Acc>,
+    out: [T; CHUNK],
+}
+
+impl<T: Element> ForwardSpace<T> {
+    #[inline(always)]
+    pub(super) fn new() -> ForwardSpace<T> {
+        ForwardSpace {
+            z: [T::Acc::ZERO; CHUNK],
+            out: [T::default(); CHUNK],
         }
+    }
+}
+
+/// Working space of a backward task, which its chunks use one after the other: after [`BackwardChunks::gradient`], `x̂` and
+/// the gradient `g` of the pre-activation.
+pub(super) struct BackwardSpace<T: Element> {
+    pub(super) xhat: Buffer<T::Acc>,
+    pub(super) g: Buffer<T::Acc>,
+    z: Buffer<T::Acc>,
+    out: [T; CHUNK],
+}
+
+impl<T: Element> BackwardSpace<T> {
+    #[inline(always)]
+    pub(super) fn new() -> BackwardSpace<T> {
+        let zeros = [T::Acc::ZERO; CHUNK];
+        BackwardSpace {
+            xhat: zeros,
+            g: zeros,
+            z: zeros,
+            out: [T::default(); CHUNK],
+        }
+    }
+
+    /// `g` and `x̂` of a chunk of `len`.
+    #[inline(always)]
+    pub(super) fn lanes(&self, len: usize) -> (&[T::Acc], &[T::Acc]) {
+        (&self.g[..len], &self.xhat[..len])
+    }
+
+    /// `g` and `x̂` of a chunk of `len`, and space for as many numbers.
+    #[inline(always)]
+    pub(super) fn with_spare(&mut self, len: usize) -> (&[T::Acc], &[T::Acc], &mut [T::Acc]) {
+        (&self.g[..len], &self.xhat[..len], &mut self.z[..len])
     }
 }
 
@@ -115,13 +212,18 @@ impl<T: Element> ForwardChunks<'_, T> {
     /// # Safety
     /// No other task touches these elements.
     #[inline(always)]
-    pub(super) unsafe fn run<N, W>(&self, offset: usize, len: usize, n: Normalizer<N>, a: AffineMap<W>)
-    where
+    pub(super) unsafe fn run<N, W>(
+        &self,
+        (offset, len): (usize, usize),
+        n: Normalizer<N>,
+        a: AffineMap<W>,
+        space: &mut ForwardSpace<T>,
+    ) where
         N: Coefficient<T::Acc>,
         W: Coefficient<T::Acc>,
     {
-        let mut buffer: Buffer<T::Acc> = [T::Acc::ZERO; CHUNK];
-        let z = &mut buffer[..len];
+        let z = &mut space.z[..len];
+        let (n, a) = (n.first(len), a.first(len));
         for (i, (z, x)) in z.iter_mut().zip(self.x.slice(offset, len)).enumerate() {
             let xhat = isonorm_math::normalize::normalized(x.to_acc(), n.hi.at(i), n.lo.at(i), n.rstd.at(i));
             *z = isonorm_math::normalize::affine(xhat, a.weight.at(i), a.bias.at(i));
@@ -133,7 +235,7 @@ impl<T: Element> ForwardChunks<'_, T> {
             self.activation.apply_slice(z);
         }
         // SAFETY: this function's contract; the borrow of `x` has ended.
-        unsafe { store(&self.y, offset, z, self.streaming) };
+        unsafe { store(&self.y, offset, z, self.streaming.then_some(&mut space.out)) };
     }
 }
 
@@ -150,54 +252,36 @@ pub(super) struct BackwardChunks<'a, T> {
     pub(super) streaming: bool,
 }
 
-/// `x̂` and the gradient `g` of the pre-activation, zero beyond the chunk's end.
-pub(super) struct Gradient<A> {
-    pub(super) xhat: Buffer<A>,
-    pub(super) g: Buffer<A>,
-}
-
-impl<A: Real> Gradient<A> {
-    /// A length that covers the chunk in whole lanes; what is beyond the chunk adds zeros.
-    #[inline(always)]
-    pub(super) fn padded(len: usize) -> usize {
-        len.next_multiple_of(LANES)
-    }
-}
-
 impl<T: Element> BackwardChunks<'_, T> {
     /// Whether anything is written for each element.
     pub(super) fn writes(&self) -> bool {
         self.dx.is_some() || self.dresidual.is_some()
     }
 
-    /// `x̂` and `g = dy·act′(z)` of the `len <= CHUNK` elements at `offset`.
+    /// `x̂` and `g = dy·act′(z)` of the `len <= CHUNK` elements at `offset`, into `space`.
     #[inline(always)]
     pub(super) fn gradient<N, W>(
         &self,
-        offset: usize,
-        len: usize,
+        (offset, len): (usize, usize),
         n: Normalizer<N>,
         a: AffineMap<W>,
-    ) -> Gradient<T::Acc>
-    where
+        space: &mut BackwardSpace<T>,
+    ) where
         N: Coefficient<T::Acc>,
         W: Coefficient<T::Acc>,
     {
-        let zeros = [T::Acc::ZERO; CHUNK];
-        let mut out = Gradient { xhat: zeros, g: zeros };
-        normalize(self.x.slice(offset, len), n, &mut out.xhat[..len]);
-        for (g, dy) in out.g[..len].iter_mut().zip(self.dy.slice(offset, len)) {
+        let BackwardSpace { xhat, g, z, .. } = space;
+        normalize(self.x.slice(offset, len), n, &mut xhat[..len]);
+        for (g, dy) in g[..len].iter_mut().zip(self.dy.slice(offset, len)) {
             *g = dy.to_acc();
         }
         if self.activation != Activation::Identity {
-            let mut z = zeros;
-            affine(&out.xhat[..len], a, &mut z[..len]);
+            affine(&xhat[..len], a, &mut z[..len]);
             if let Some(residual) = &self.residual {
                 add(&mut z[..len], residual.slice(offset, len));
             }
-            self.activation.backward_slice(&z[..len], &mut out.g[..len]);
+            self.activation.backward_slice(&z[..len], &mut g[..len]);
         }
-        out
     }
 
     /// Writes `dx = rstd·(w·g − mean_g − x̂·mean_gx)` and the residual's gradient `g`.
@@ -208,28 +292,34 @@ impl<T: Element> BackwardChunks<'_, T> {
     pub(super) unsafe fn write<N, W, C>(
         &self,
         (offset, len): (usize, usize),
-        gradient: &mut Gradient<T::Acc>,
         rstd: N,
         weight: W,
         means: BackwardCoefficients<C>,
+        space: &mut BackwardSpace<T>,
     ) where
         N: Coefficient<T::Acc>,
         W: Coefficient<T::Acc>,
         C: Coefficient<T::Acc>,
     {
+        let BackwardSpace { xhat, g, z, out } = space;
         if let Some(dresidual) = &self.dresidual {
             // SAFETY: this function's contract.
-            unsafe { store(dresidual, offset, &gradient.g[..len], self.streaming) };
+            unsafe { store(dresidual, offset, &g[..len], self.streaming.then_some(&mut *out)) };
         }
         let Some(dx) = &self.dx else { return };
-        for (i, (xhat, g)) in gradient.xhat[..len].iter_mut().zip(&gradient.g[..len]).enumerate() {
+        let means = BackwardCoefficients {
+            mean_g: means.mean_g.first(len),
+            mean_gx: means.mean_gx.first(len),
+        };
+        let (rstd, weight) = (rstd.first(len), weight.first(len));
+        for (i, ((dx, xhat), g)) in z[..len].iter_mut().zip(&xhat[..len]).zip(&g[..len]).enumerate() {
             let of_element = BackwardCoefficients {
                 mean_g: means.mean_g.at(i),
                 mean_gx: means.mean_gx.at(i),
             };
-            *xhat = isonorm_math::normalize::input_gradient(*g * weight.at(i), *xhat, rstd.at(i), of_element);
+            *dx = isonorm_math::normalize::input_gradient(*g * weight.at(i), *xhat, rstd.at(i), of_element);
         }
         // SAFETY: this function's contract; the borrow of `dy` has ended.
-        unsafe { store(dx, offset, &gradient.xhat[..len], self.streaming) };
+        unsafe { store(dx, offset, &z[..len], self.streaming.then_some(out)) };
     }
 }

@@ -1,77 +1,75 @@
 //! Sums over contiguous elements in a fixed number of lanes, so that they vectorize and have the same bits whatever the
 //! width of the vectors.
+//!
+//! A lane is a place in a chunk: sums live in an array of a chunk's length, which stays in the first-level cache. That costs
+//! a load and a store an addition, which hide behind memory, and leaves the compiler no choice but to vectorize along the
+//! elements (given a handful of accumulators in registers, it prefers gathers).
 
 use isonorm_math::{Element, Real};
 
-/// Neighbouring elements that go to different lanes of one accumulator.
-pub(super) const LANES: usize = 16;
-/// Accumulators, so that an addition need not wait for the one before.
-const ACCUMULATORS: usize = 4;
+use super::chunk::{Buffer, CHUNK};
 
-/// Running sums of lanes.
-#[derive(Clone, Copy)]
+/// Running sums of lanes. Rounding errors grow with the number of chunks, not of elements.
 pub(super) struct Lanes<A> {
-    sums: [[A; LANES]; ACCUMULATORS],
-    tail: [A; LANES],
+    sums: Buffer<A>,
+    /// Lanes in use; those beyond have not been zeroed yet.
+    used: usize,
 }
 
 impl<A: Real> Lanes<A> {
-    /// Zeros.
+    /// No sums.
     #[inline(always)]
-    pub(super) fn zero() -> Lanes<A> {
+    pub(super) fn new() -> Lanes<A> {
         Lanes {
-            sums: [[A::ZERO; LANES]; ACCUMULATORS],
-            tail: [A::ZERO; LANES],
+            sums: [A::ZERO; CHUNK],
+            used: 0,
         }
+    }
+
+    /// The first `len` sums.
+    #[inline(always)]
+    fn first(&mut self, len: usize) -> &mut [A] {
+        if len > self.used {
+            self.sums[self.used..len].fill(A::ZERO);
+            self.used = len;
+        }
+        &mut self.sums[..len]
     }
 
     /// Adds up `x`: `step(sum, element)` is the new sum.
     #[inline(always)]
     pub(super) fn add<T: Element<Acc = A>>(&mut self, x: &[T], step: impl Fn(A, A) -> A) {
-        let mut blocks = x.chunks_exact(ACCUMULATORS * LANES);
-        for block in &mut blocks {
-            for j in 0..ACCUMULATORS {
-                for i in 0..LANES {
-                    self.sums[j][i] = step(self.sums[j][i], block[j * LANES + i].to_acc());
-                }
+        for chunk in x.chunks(CHUNK) {
+            for (sum, v) in self.first(chunk.len()).iter_mut().zip(chunk) {
+                *sum = step(*sum, v.to_acc());
             }
-        }
-        let mut vectors = blocks.remainder().chunks_exact(LANES);
-        for vector in &mut vectors {
-            for i in 0..LANES {
-                self.sums[0][i] = step(self.sums[0][i], vector[i].to_acc());
-            }
-        }
-        for (sum, v) in self.tail.iter_mut().zip(vectors.remainder()) {
-            *sum = step(*sum, v.to_acc());
         }
     }
 
-    /// Adds up pairs of numbers: `step(sum, a, b)` is the new sum. The lengths are multiples of [`LANES`].
+    /// Adds up the pairs of a chunk: `step(sum, a, b)` is the new sum.
     #[inline(always)]
     pub(super) fn add_pairs(&mut self, a: &[A], b: &[A], step: impl Fn(A, A, A) -> A) {
-        for (j, (a, b)) in a.chunks_exact(LANES).zip(b.chunks_exact(LANES)).enumerate() {
-            let sums = &mut self.sums[j % 2];
-            for i in 0..LANES {
-                sums[i] = step(sums[i], a[i], b[i]);
-            }
+        for ((sum, a), b) in self.first(a.len()).iter_mut().zip(a).zip(b) {
+            *sum = step(*sum, *a, *b);
         }
     }
 
-    /// The total, added up as a tree.
+    /// The total, added up as a tree; leaves no sums.
     #[inline(always)]
-    pub(super) fn total(&self) -> A {
-        let mut lanes = [A::ZERO; LANES];
-        for (i, lane) in lanes.iter_mut().enumerate() {
-            *lane = ((self.sums[0][i] + self.sums[1][i]) + (self.sums[2][i] + self.sums[3][i])) + self.tail[i];
+    pub(super) fn take(&mut self) -> A {
+        let mut count = self.used;
+        self.used = 0;
+        if count == 0 {
+            return A::ZERO;
         }
-        let mut width = LANES / 2;
-        while width > 0 {
-            for i in 0..width {
-                lanes[i] += lanes[i + width];
+        while count > 1 {
+            let half = count.div_ceil(2);
+            let (low, high) = self.sums[..count].split_at_mut(half);
+            for (low, high) in low.iter_mut().zip(high) {
+                *low += *high;
             }
-            width /= 2;
+            count = half;
         }
-        lanes[0]
+        self.sums[0]
     }
 }

@@ -7,7 +7,7 @@ use isonorm_math::{BackwardCoefficients, Element, Real};
 
 use super::{Tile, TileLayout, TileNormalizer, TileParameters};
 use crate::Geometry;
-use crate::cpu::chunk::{All, BackwardChunks, Each, Gradient};
+use crate::cpu::chunk::{All, BackwardChunks, BackwardSpace, Each};
 use crate::cpu::crew::Crew;
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::Lanes;
@@ -60,9 +60,9 @@ impl<A: Real> ColumnSums<A> {
 
     /// Adds a chunk of a row.
     #[inline(always)]
-    fn add_chunk(&mut self, columns: Range<usize>, gradient: &Gradient<A>, row_weight: A) {
+    fn add_chunk(&mut self, columns: Range<usize>, (g, xhat): (&[A], &[A]), row_weight: A) {
         let sums = self.gx[columns.clone()].iter_mut().zip(&mut self.g[columns]);
-        for ((gx_sum, g_sum), (xhat, g)) in sums.zip(gradient.xhat.iter().zip(&gradient.g)) {
+        for ((gx_sum, g_sum), (xhat, g)) in sums.zip(xhat.iter().zip(g)) {
             let wg = *g * row_weight;
             *gx_sum = wg.mul_add(*xhat, *gx_sum);
             *g_sum += wg;
@@ -142,7 +142,9 @@ impl<'a, T: Element> ColumnsBackward<'a, T> {
     #[inline(always)]
     fn normalizer(&self, tile: &TileLayout<'_>) -> TileNormalizer<T::Acc> {
         let mut normalizer = TileNormalizer::new();
-        tile.for_each_group(|group, columns| normalizer.set(columns, self.statistics.normalizer(group)));
+        for (group, columns) in tile.each_group() {
+            normalizer.set(columns, self.statistics.normalizer(group));
+        }
         normalizer
     }
 
@@ -165,32 +167,32 @@ impl<'a, T: Element> ColumnsBackward<'a, T> {
             mean_gx: All(T::Acc::ZERO),
         };
         let mut total = ColumnSums::<f64>::zero();
+        let mut space = BackwardSpace::new();
+        let mut of_row = [Lanes::new(), Lanes::new()];
         for block in rows.clone().step_by(BLOCK_ROWS) {
             let mut sums = ColumnSums::<T::Acc>::zero();
             for row in block..(block + BLOCK_ROWS).min(rows.end) {
                 let row_weight = parameters.enter(tile, row);
-                let mut of_row = [Lanes::zero(); 2];
                 for columns in tile.chunks() {
                     let (at, len) = (tile.offset(row) + columns.start, columns.len());
                     let (n, affine) = (normalizer.chunk(columns.clone()), parameters.chunk(columns.clone()));
-                    let mut gradient = self.chunks.gradient(at, len, n, affine);
-                    sums.add_chunk(columns, &gradient, row_weight);
+                    self.chunks.gradient((at, len), n, affine, &mut space);
+                    let (g, xhat) = space.lanes(len);
+                    sums.add_chunk(columns, (g, xhat), row_weight);
                     if self.plan.by_row {
-                        let padded = Gradient::<T::Acc>::padded(len);
-                        let (g, xhat) = (&gradient.g[..padded], &gradient.xhat[..padded]);
                         of_row[0].add_pairs(g, xhat, |s, g, xhat| g.mul_add(xhat, s));
                         of_row[1].add_pairs(g, xhat, |s, g, _| s + g);
                     }
                     if writes {
                         // SAFETY: this function's contract.
-                        unsafe { self.chunks.write((at, len), &mut gradient, n.rstd, affine.weight, none) };
+                        unsafe { self.chunks.write((at, len), n.rstd, affine.weight, none, &mut space) };
                     }
                 }
                 if self.plan.by_row {
                     // SAFETY: this function's contract.
                     let [dweight, dbias] = unsafe { self.gradients.of_chunk(chunk, tile.row_parameter(row), 1) };
-                    dweight[0] += of_row[0].total().to_f64();
-                    dbias[0] += of_row[1].total().to_f64();
+                    dweight[0] += of_row[0].take().to_f64();
+                    dbias[0] += of_row[1].take().to_f64();
                 }
             }
             total.add(&sums.gx[..tile.width()], &sums.g[..tile.width()]);
@@ -211,17 +213,16 @@ impl<'a, T: Element> ColumnsBackward<'a, T> {
         parameters: &mut TileParameters<'_, T::Acc>,
         means: &TileMeans<T::Acc>,
     ) {
+        let mut space = BackwardSpace::new();
         for row in rows.rev() {
             parameters.enter(tile, row);
             for columns in tile.chunks() {
                 let (at, len) = (tile.offset(row) + columns.start, columns.len());
                 let (n, affine) = (normalizer.chunk(columns.clone()), parameters.chunk(columns.clone()));
-                let mut gradient = self.chunks.gradient(at, len, n, affine);
+                let means = means.chunk(columns);
+                self.chunks.gradient((at, len), n, affine, &mut space);
                 // SAFETY: this function's contract.
-                unsafe {
-                    self.chunks
-                        .write((at, len), &mut gradient, n.rstd, affine.weight, means.chunk(columns))
-                };
+                unsafe { self.chunks.write((at, len), n.rstd, affine.weight, means, &mut space) };
             }
         }
     }
@@ -237,23 +238,21 @@ impl<'a, T: Element> ColumnsBackward<'a, T> {
     ) -> TileMeans<T::Acc> {
         let mut means = TileMeans::zero();
         let count = self.geometry.group_size() as f64;
-        tile.for_each_group(|_, columns| {
-            let weighted = |sums: &[f64]| -> f64 {
+        for (_, columns) in tile.each_group() {
+            let (mut sum_gx, mut sum_g) = (0.0, 0.0);
+            for column in columns.clone() {
                 // By row, the terms are weighted already.
-                let weight = |c: usize| {
-                    if self.plan.by_row {
-                        1.0
-                    } else {
-                        parameters.weight[c].to_f64()
-                    }
+                let weight = if self.plan.by_row {
+                    1.0
+                } else {
+                    parameters.weight[column].to_f64()
                 };
-                columns.clone().map(|c| weight(c) * sums[c]).sum()
-            };
-            let mean_g = if self.centred { weighted(g) / count } else { 0.0 };
-            let mean_gx = weighted(gx) / count;
-            means.g[columns.clone()].fill(T::Acc::from_f64(mean_g));
-            means.gx[columns].fill(T::Acc::from_f64(mean_gx));
-        });
+                sum_gx += weight * gx[column];
+                sum_g += weight * g[column];
+            }
+            means.gx[columns.clone()].fill(T::Acc::from_f64(sum_gx / count));
+            means.g[columns].fill(T::Acc::from_f64(if self.centred { sum_g / count } else { 0.0 }));
+        }
         means
     }
 

@@ -5,7 +5,7 @@ use isonorm_math::{Element, Real};
 use super::moments::{ColumnMoments, TileMoments};
 use super::{TileLayout, TileNormalizer, TileParameters};
 use crate::Geometry;
-use crate::cpu::chunk::ForwardChunks;
+use crate::cpu::chunk::{ForwardChunks, ForwardSpace};
 use crate::cpu::crew::Crew;
 use crate::cpu::isa::Kernel;
 use crate::cpu::memory::Scratch;
@@ -77,7 +77,9 @@ impl<T: Element> ColumnsForward<'_, T> {
     #[inline(always)]
     fn given_normalizer(&self, tile: &TileLayout<'_>, given: &Given<'_>) -> TileNormalizer<T::Acc> {
         let mut normalizer = TileNormalizer::new();
-        tile.for_each_group(|group, columns| normalizer.set(columns, given.normalizer(group)));
+        for (group, columns) in tile.each_group() {
+            normalizer.set(columns, given.normalizer(group));
+        }
         normalizer
     }
 
@@ -94,7 +96,7 @@ impl<T: Element> ColumnsForward<'_, T> {
         save: bool,
     ) -> TileNormalizer<T::Acc> {
         let mut normalizer = TileNormalizer::new();
-        tile.for_each_group(|group, columns| {
+        for (group, columns) in tile.each_group() {
             let statistics = moments.of_group(columns.clone(), shift(columns.start));
             let of_group = if save {
                 // SAFETY: this function's contract.
@@ -103,7 +105,7 @@ impl<T: Element> ColumnsForward<'_, T> {
                 self.outcome.normalizer(statistics)
             };
             normalizer.set(columns, of_group);
-        });
+        }
         normalizer
     }
 
@@ -114,13 +116,14 @@ impl<T: Element> ColumnsForward<'_, T> {
     #[inline(always)]
     unsafe fn apply(&self, tile: &TileLayout<'_>, rows: Range<usize>, normalizer: &TileNormalizer<T::Acc>) {
         let mut parameters = TileParameters::new(tile, self.parameters);
+        let mut space = ForwardSpace::new();
         for row in rows.rev() {
             parameters.enter(tile, row);
             for columns in tile.chunks() {
                 let (at, len) = (tile.offset(row) + columns.start, columns.len());
                 let (n, affine) = (normalizer.chunk(columns.clone()), parameters.chunk(columns));
                 // SAFETY: this function's contract.
-                unsafe { self.chunks.run(at, len, n, affine) };
+                unsafe { self.chunks.run((at, len), n, affine, &mut space) };
             }
         }
     }

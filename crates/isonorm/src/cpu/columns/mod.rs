@@ -69,13 +69,11 @@ impl<'p> TileLayout<'p> {
         self.batch * self.geometry.kept + self.columns.start / self.geometry.inner
     }
 
-    /// Calls `f(group, columns)` for the tile's groups: the group's index among all, its columns within the tile.
+    /// The tile's groups: each one's index among all, and its columns within the tile.
     #[inline(always)]
-    fn for_each_group(&self, mut f: impl FnMut(usize, Range<usize>)) {
-        let inner = self.geometry.inner;
-        for group in 0..self.groups() {
-            f(self.first_group() + group, group * inner..(group + 1) * inner);
-        }
+    fn each_group(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
+        let (inner, first) = (self.geometry.inner, self.first_group());
+        (0..self.groups()).map(move |group| (first + group, group * inner..(group + 1) * inner))
     }
 
     /// Chunks of columns.

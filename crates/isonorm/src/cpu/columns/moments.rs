@@ -3,6 +3,7 @@ use std::ops::Range;
 use isonorm_math::{Element, Real};
 
 use super::{Tile, TileLayout};
+use crate::cpu::chunk::{Coefficient, Each};
 use crate::cpu::memory::Source;
 use crate::cpu::statistics::GroupStatistics;
 use crate::plan::{BLOCK_ROWS, WIDEST_TILE};
@@ -82,7 +83,9 @@ impl<'a, T: Element> TileMoments<'a, T> {
         let mut shift = [T::Acc::ZERO; WIDEST_TILE];
         if centred {
             let first = x.slice(tile.offset(0), tile.width());
-            tile.for_each_group(|_, columns| shift[columns.clone()].fill(first[columns.start].to_acc()));
+            for (_, columns) in tile.each_group() {
+                shift[columns.clone()].fill(first[columns.start].to_acc());
+            }
         }
         TileMoments { x, shift, centred }
     }
@@ -117,21 +120,27 @@ impl<'a, T: Element> TileMoments<'a, T> {
 
     #[inline(always)]
     fn of_block(&self, tile: &TileLayout<'_>, rows: Range<usize>, block: &mut Block<T::Acc>) {
-        let (width, shift) = (tile.width(), &self.shift);
+        let width = tile.width();
         let row = |row: usize| self.x.slice(tile.offset(row), width);
-        let Block { mean, m2 } = block;
-        mean[..width].fill(T::Acc::ZERO);
-        m2[..width].fill(T::Acc::ZERO);
+        let (mean, m2, shift) = (
+            &mut block.mean[..width],
+            &mut block.m2[..width],
+            Each(&self.shift[..width]),
+        );
+        m2.fill(T::Acc::ZERO);
         if !self.centred {
-            return for_each_four_rows(rows, row, m2, |_, m2, x| x.mul_add(x, m2));
+            return for_each_four_rows(rows, row, m2, (shift, shift), |m2, x, _, _| x.mul_add(x, m2));
         }
+        mean.fill(T::Acc::ZERO);
         let count = T::Acc::from_f64(rows.len() as f64);
-        for_each_four_rows(rows.clone(), row, mean, |i, sum, x| sum + (x - shift[i]));
-        for m in &mut mean[..width] {
+        for_each_four_rows(rows.clone(), row, mean, (shift, shift), |sum, x, shift, _| {
+            sum + (x - shift)
+        });
+        for m in mean.iter_mut() {
             *m = *m / count;
         }
-        for_each_four_rows(rows, row, m2, |i, m2, x| {
-            let d = (x - shift[i]) - mean[i];
+        for_each_four_rows(rows, row, m2, (shift, Each(mean)), |m2, x, shift, mean| {
+            let d = (x - shift) - mean;
             d.mul_add(d, m2)
         });
     }
@@ -157,30 +166,32 @@ impl<'a, T: Element> TileMoments<'a, T> {
     }
 }
 
-/// `sums[i] = step(i, sums[i], x)` for every row's `x` in column `i`, four rows at a time so that a sum is loaded and stored
-/// once for four elements.
+/// `sums[i] = step(sums[i], x, shift[i], mean[i])` for every row's `x` in column `i`, four rows at a time so that a sum is
+/// loaded and stored once for four elements.
 #[inline(always)]
 fn for_each_four_rows<'s, T: Element>(
     rows: Range<usize>,
     row: impl Fn(usize) -> &'s [T],
-    sums: &mut Tile<T::Acc>,
-    step: impl Fn(usize, T::Acc, T::Acc) -> T::Acc,
+    sums: &mut [T::Acc],
+    (shift, mean): (Each<'_, T::Acc>, Each<'_, T::Acc>),
+    step: impl Fn(T::Acc, T::Acc, T::Acc, T::Acc) -> T::Acc,
 ) {
+    let width = sums.len();
+    let (shift, mean) = (shift.first(width), mean.first(width));
     let mut next = rows.start;
     while next + 4 <= rows.end {
-        let [a, b, c, d] = [row(next), row(next + 1), row(next + 2), row(next + 3)];
-        for (i, ((((s, a), b), c), d)) in sums.iter_mut().zip(a).zip(b).zip(c).zip(d).enumerate() {
-            *s = step(
-                i,
-                step(i, step(i, step(i, *s, a.to_acc()), b.to_acc()), c.to_acc()),
-                d.to_acc(),
-            );
+        let [a, b, c, d] = [0, 1, 2, 3].map(|i| &row(next + i)[..width]);
+        for (i, sum) in sums.iter_mut().enumerate() {
+            let (shift, mean) = (shift.at(i), mean.at(i));
+            let two = step(step(*sum, a[i].to_acc(), shift, mean), b[i].to_acc(), shift, mean);
+            *sum = step(step(two, c[i].to_acc(), shift, mean), d[i].to_acc(), shift, mean);
         }
         next += 4;
     }
     for next in next..rows.end {
-        for (i, (s, a)) in sums.iter_mut().zip(row(next)).enumerate() {
-            *s = step(i, *s, a.to_acc());
+        let a = &row(next)[..width];
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum = step(*sum, a[i].to_acc(), shift.at(i), mean.at(i));
         }
     }
 }

@@ -3,7 +3,7 @@ use isonorm_math::{Element, Moments, Real};
 use super::GroupLayout;
 use super::moments::GroupMoments;
 use crate::Geometry;
-use crate::cpu::chunk::{AffineMap, All, CHUNK, Each, ForwardChunks};
+use crate::cpu::chunk::{AffineMap, All, CHUNK, Each, ForwardChunks, ForwardSpace};
 use crate::cpu::crew::Crew;
 use crate::cpu::isa::Kernel;
 use crate::cpu::memory::Scratch;
@@ -79,6 +79,7 @@ impl<T: Element> RowsForward<'_, T> {
         let layout = self.layout(group);
         let first = layout.parameter();
         let n = normalizer.for_all();
+        let mut space = ForwardSpace::new();
         let Parameters { weight, bias } = self.parameters;
         for block in self.plan.part_blocks(self.geometry, part).rev() {
             for index in (0..layout.pieces(block)).rev() {
@@ -92,19 +93,21 @@ impl<T: Element> RowsForward<'_, T> {
                             bias: Each(&bias[at..at + len]),
                         };
                         // SAFETY: this function's contract.
-                        unsafe { self.chunks.run(piece.offset + start, len, n, affine) };
+                        unsafe { self.chunks.run((piece.offset + start, len), n, affine, &mut space) };
                     }
                 } else {
-                    piece.for_each_run(self.plan.run, |run, offset, length| {
+                    for stretch in piece.stretches(self.plan.run) {
+                        let at = first + stretch.run;
                         let affine = AffineMap {
-                            weight: All(weight[first + run]),
-                            bias: All(bias[first + run]),
+                            weight: All(weight[at]),
+                            bias: All(bias[at]),
                         };
-                        for start in (0..length).step_by(CHUNK) {
+                        for start in (0..stretch.len).step_by(CHUNK) {
+                            let len = CHUNK.min(stretch.len - start);
                             // SAFETY: this function's contract.
-                            unsafe { self.chunks.run(offset + start, CHUNK.min(length - start), n, affine) };
+                            unsafe { self.chunks.run((stretch.offset + start, len), n, affine, &mut space) };
                         }
-                    });
+                    }
                 }
             }
         }
@@ -140,7 +143,10 @@ impl<T: Element> Kernel for WholeGroup<'_, T> {
             Some(given) => given.normalizer(group),
             None => {
                 let x = pass.moments(group);
-                let moments = (0..pass.plan.parts).fold(Moments::EMPTY, |m, part| m.merge(x.of_part(part)));
+                let mut moments = Moments::EMPTY;
+                for part in 0..pass.plan.parts {
+                    moments = moments.merge(x.of_part(part));
+                }
                 // SAFETY: a group is one task's.
                 unsafe {
                     pass.outcome

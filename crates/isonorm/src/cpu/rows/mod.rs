@@ -83,15 +83,49 @@ impl<'p> GroupLayout<'p> {
 }
 
 impl Piece {
-    /// Calls `f(run, offset, len)` for the stretches of the piece that lie within one run of `run` elements.
+    /// The stretches of the piece that lie within one run of `run` elements.
     #[inline(always)]
-    fn for_each_run(&self, run: usize, mut f: impl FnMut(usize, usize, usize)) {
-        let mut done = 0;
-        while done < self.len {
-            let at = self.inner + done;
-            let len = (run - at % run).min(self.len - done);
-            f(at / run, self.offset + done, len);
-            done += len;
+    fn stretches(self, run: usize) -> Stretches {
+        Stretches { rest: self, run }
+    }
+}
+
+/// The stretches of a piece. (An iterator, and loops over it, rather than a closure: a closure is a function of its own,
+/// which need not be inlined into code that has been given wider vectors.)
+struct Stretches {
+    rest: Piece,
+    run: usize,
+}
+
+/// Contiguous elements of a run.
+struct Stretch {
+    /// Which run of the segment.
+    run: usize,
+    /// Offset in the tensor.
+    offset: usize,
+    len: usize,
+}
+
+impl Iterator for Stretches {
+    type Item = Stretch;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Stretch> {
+        let Stretches { rest, run } = self;
+        if rest.len == 0 {
+            return None;
         }
+        let len = (*run - rest.inner % *run).min(rest.len);
+        let stretch = Stretch {
+            run: rest.inner / *run,
+            offset: rest.offset,
+            len,
+        };
+        *rest = Piece {
+            offset: rest.offset + len,
+            inner: rest.inner + len,
+            len: rest.len - len,
+        };
+        Some(stretch)
     }
 }

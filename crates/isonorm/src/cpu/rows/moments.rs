@@ -63,14 +63,14 @@ impl<T: Element> GroupMoments<'_, '_, T> {
     /// Sums a block; also returns its number of elements.
     #[inline(always)]
     fn sum(&self, block: usize, step: impl Fn(T::Acc, T::Acc) -> T::Acc) -> (T::Acc, f64) {
-        let mut lanes = Lanes::zero();
+        let mut lanes = Lanes::new();
         let mut count = 0;
         for index in 0..self.layout.pieces(block) {
             let piece = self.layout.piece(block, index);
             lanes.add(self.x.slice(piece.offset, piece.len), &step);
             count += piece.len;
         }
-        (lanes.total(), count as f64)
+        (lanes.take(), count as f64)
     }
 
     /// A block whose squares overflow the accumulator (or which has a NaN or an infinity), in `f64`.
