@@ -378,7 +378,10 @@ impl NormDesc {
                     "cannot normalize over the last {n} dimensions of x of {rank} ({shape})"
                 ));
             }
-            Norm::Group { groups } if groups == 0 || !shape.dims()[1].is_multiple_of(groups) => {
+            // No channels are a multiple of anything, but not of groups so many that counting them overflows.
+            Norm::Group { groups }
+                if !(1..=shape.dims()[1].max(1)).contains(&groups) || !shape.dims()[1].is_multiple_of(groups) =>
+            {
                 return invalid(format!(
                     "the number of channels must be a multiple of the number of groups, got {} channels and {groups} groups (x is {shape})",
                     shape.dims()[1]
