@@ -164,11 +164,7 @@ impl Geometry {
     /// Where memory and groups allow several views, the one with the longest contiguous run: `outer` moves into `inner`
     /// when nothing is kept between them (one channel), `[N, C]` loses its inner 1 when there is a batch of one.
     fn canonical(self) -> Geometry {
-        if self.kept == 1
-            && self.outer > 1
-            && self.affine.outer_stride == 0
-            && self.affine.inner_divisor.is_none()
-        {
+        if self.kept == 1 && self.outer > 1 && self.affine.outer_stride == 0 && self.affine.inner_divisor.is_none() {
             return Geometry {
                 inner: self.outer * self.inner,
                 outer: 1,
@@ -204,6 +200,3 @@ impl Geometry {
         ((batch * self.outer + outer) * self.kept + kept) * self.inner
     }
 }
-
-#[cfg(test)]
-mod tests;

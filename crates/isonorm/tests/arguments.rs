@@ -1,0 +1,184 @@
+//! Arguments that do not fit are refused, by name and with what was expected, before anything is written.
+
+use std::ptr::NonNull;
+
+use isonorm::{Backward, DType, Device, Error, Forward, NormDesc, View, ViewMut, Workspace};
+
+const POISON: f32 = -77.0;
+
+fn refusal(problem: &str, call: impl FnOnce(&Device, &isonorm::Plan, &mut Workspace) -> isonorm::Result<()>) -> String {
+    let device = Device::cpu();
+    let plan = device.plan(&problem.parse::<NormDesc>().unwrap()).unwrap();
+    let mut workspace = Workspace::new(&plan);
+    call(&device, &plan, &mut workspace).expect_err(problem).to_string()
+}
+
+#[test]
+fn forward_refuses_what_does_not_fit() {
+    let (x, long) = (vec![1.0f32; 24], vec![1.0f32; 25]);
+    let (w, half) = (vec![1.0f32; 3], vec![half::bf16::ONE; 24]);
+    let mut y = vec![POISON; 24];
+    let problem = "batchnorm x=2x3x4 pass=train";
+    let mut refused = |said: &str, arguments: &dyn Fn(&mut [f32]) -> String| {
+        let error = arguments(&mut y);
+        assert!(error.contains(said), "{said:?} is not in {error:?}");
+        assert!(y.iter().all(|v| *v == POISON), "{said}: something was written");
+    };
+    macro_rules! forward {
+        ($problem:expr, $y:ident => $arguments:expr) => {
+            &|$y| refusal($problem, |d, p, ws| d.forward(p, $arguments, ws))
+        };
+    }
+    refused(
+        "x has 25 elements, expected 24 (x is 2x3x4)",
+        forward!(problem, y => Forward::new(&long, y)),
+    );
+    refused(
+        "x is bf16, expected f32",
+        forward!(problem, y => Forward::new(&half, y)),
+    );
+    refused("weight is missing", forward!(problem, y => Forward::new(&x, y)));
+    refused(
+        "weight has 24 elements, expected 3",
+        forward!(problem, y => Forward::new(&x, y).weight(&x).bias(&w)),
+    );
+    refused(
+        "bias was given but",
+        forward!("batchnorm x=2x3x4 affine=weight", y => Forward::new(&x, y).weight(&w).bias(&w)),
+    );
+    refused(
+        "residual was given but the description has no residual",
+        forward!(problem, y => Forward::new(&x, y).weight(&w).bias(&w).residual(&x)),
+    );
+    refused(
+        "residual is missing",
+        forward!("batchnorm x=2x3x4 residual=add", y => Forward::new(&x, y).weight(&w).bias(&w)),
+    );
+    refused(
+        "running_mean and running_var is missing: pass=eval",
+        forward!("batchnorm x=2x3x4 pass=eval", y => Forward::new(&x, y).weight(&w).bias(&w)),
+    );
+    refused(
+        "pass=train uses the statistics of x",
+        forward!(problem, y => Forward::new(&x, y).weight(&w).bias(&w).running(&w, &w)),
+    );
+    refused(
+        "this op has no running statistics",
+        forward!("layernorm x=8x3", y => Forward::new(&x, y).weight(&w).bias(&w).running(&w, &w)),
+    );
+    refused(
+        "the description works out of place, the arguments in place",
+        forward!(problem, y => Forward::in_place(y).weight(&w).bias(&w)),
+    );
+    refused(
+        "forward was called with a plan of pass=backward",
+        forward!("layernorm x=8x3 pass=backward", y => Forward::new(&x, y)),
+    );
+}
+
+#[test]
+fn a_small_workspace_is_refused() {
+    let device = Device::cpu();
+    let plan = device
+        .plan(&"layernorm x=8x3 dtype=bf16 pass=backward".parse().unwrap())
+        .unwrap();
+    let (x, dy) = (vec![half::bf16::ONE; 24], vec![half::bf16::ONE; 24]);
+    let mut dx = x.clone();
+    let arguments = Backward::new(&x, &dy, &mut dx);
+    let error = device
+        .backward(&plan, arguments, &mut Workspace::default())
+        .unwrap_err();
+    assert!(matches!(error, Error::PlanMismatch { .. }), "{error}");
+    assert!(
+        error.to_string().contains("the workspace has 0 bytes, the plan needs"),
+        "{error}"
+    );
+}
+
+#[test]
+fn backward_refuses_what_does_not_fit() {
+    let (x, w, s) = (vec![1.0f32; 24], vec![1.0f32; 3], vec![1.0f32; 8]);
+    let mut out = vec![POISON; 24];
+    let error = refusal("layernorm x=8x3 pass=backward", |d, p, ws| {
+        d.backward(p, Backward::new(&x, &x, &mut out).weight(&w), ws)
+    });
+    assert!(
+        error.contains("mean is missing: the forward pass saved it for this"),
+        "{error}"
+    );
+    let error = refusal("layernorm x=8x3 act=relu pass=backward", |d, p, ws| {
+        d.backward(p, Backward::new(&x, &x, &mut out).weight(&w).saved(&s, &s), ws)
+    });
+    assert!(error.contains("bias is missing"), "{error}");
+    let error = refusal("rmsnorm x=8x3 pass=backward", |d, p, ws| {
+        d.backward(p, Backward::new(&x, &x, &mut out).weight(&w).saved(&s, &s), ws)
+    });
+    assert!(error.contains("mean was given but this op subtracts none"), "{error}");
+    let mut gradient = vec![POISON; 24];
+    let error = refusal("layernorm x=8x3 pass=backward", |d, p, ws| {
+        d.backward(
+            p,
+            Backward::new(&x, &x, &mut out)
+                .weight(&w)
+                .saved(&s, &s)
+                .dresidual(&mut gradient),
+            ws,
+        )
+    });
+    assert!(
+        error.contains("dresidual was given but the description has no residual"),
+        "{error}"
+    );
+    assert!(out.iter().chain(&gradient).all(|v| *v == POISON));
+}
+
+#[test]
+fn overlapping_and_misaligned_memory_is_refused() {
+    let mut memory = vec![1.0f32; 40];
+    let (w, base) = (vec![1.0f32; 3], NonNull::from(&mut memory[..]).cast::<u8>());
+    let at = |bytes: usize| base.map_addr(|a| a.checked_add(bytes).unwrap());
+    let run = |x: usize, y: usize| {
+        refusal("layernorm x=8x3 pass=eval", |d, p, ws| {
+            // SAFETY: both ranges lie in `memory`; overlaps are what is tested, and refused before anything is touched.
+            let (x, y) = unsafe {
+                (
+                    View::from_raw(at(x), 24, DType::F32),
+                    ViewMut::from_raw(at(y), 24, DType::F32),
+                )
+            };
+            d.forward(p, Forward::new(x, y).weight(&w).bias(&w), ws)
+        })
+    };
+    assert!(run(0, 0).contains("y overlaps x in memory: to overwrite it, say inplace=yes"));
+    assert!(run(0, 60).contains("y overlaps x in memory"));
+    assert!(run(2, 60).contains("x is not aligned to 4 bytes"));
+    assert!(memory.iter().all(|v| *v == 1.0));
+}
+
+#[test]
+fn empty_tensors_are_no_error_and_leave_statistics_alone() {
+    let device = Device::cpu();
+    let plan = device.plan(&"batchnorm x=0x3x4 pass=train".parse().unwrap()).unwrap();
+    assert_eq!(plan.name(), "empty");
+    let (x, w) = (Vec::<f32>::new(), vec![1.0f32; 3]);
+    let (mut y, mut mean, mut var) = (Vec::<f32>::new(), vec![5.0f32; 3], vec![6.0f32; 3]);
+    let mut workspace = Workspace::new(&plan);
+    let arguments = Forward::new(&x, &mut y)
+        .weight(&w)
+        .bias(&w)
+        .update_running(&mut mean, &mut var, 0.1);
+    device.forward(&plan, arguments, &mut workspace).unwrap();
+    assert_eq!((mean, var), (vec![5.0; 3], vec![6.0; 3]));
+
+    let plan = device
+        .plan(&"batchnorm x=0x3x4 pass=backward".parse().unwrap())
+        .unwrap();
+    let s = vec![1.0f32; 3];
+    let mut dweight = vec![POISON; 3];
+    let arguments = Backward::new(&x, &x, &mut y)
+        .weight(&w)
+        .saved(&s, &s)
+        .dweight(&mut dweight);
+    device.backward(&plan, arguments, &mut workspace).unwrap();
+    assert_eq!(dweight, [0.0; 3]);
+}
