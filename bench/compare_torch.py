@@ -5,9 +5,9 @@
     python bench/compare_torch.py --case "layernorm x=4096x1024 dtype=bf16 pass=backward" --save record.json
 
 Any Python with PyTorch will do. Both are timed as they are used: PyTorch allocates its results, isonorm writes into
-memory that it is given. A forward pass in PyTorch is the call of `torch.nn.functional` without a graph; a backward pass
-is ATen's backward function alone where the problem is a plain normalization, and autograd on a kept graph where there is
-an activation, a residual or a permutation. The floor is isonorm's: the fastest copy of the bytes that must move.
+memory that it is given. A forward pass in PyTorch is the call of `torch.nn.functional` without a graph; a backward
+pass is ATen's backward function alone where the problem is a plain normalization, and autograd on a kept graph where
+there is an activation, a residual or a permutation. The floor is isonorm's: the fastest copy of the bytes that must move.
 """
 
 from __future__ import annotations
@@ -111,7 +111,11 @@ class TorchProblem:
     def _backward(self):
         p = self.p
         plain = p.act == "none" and not p.residual
-        makers = {"batchnorm": self._batch_backward, "layernorm": self._layer_backward, "groupnorm": self._group_backward}
+        makers = {
+            "batchnorm": self._batch_backward,
+            "layernorm": self._layer_backward,
+            "groupnorm": self._group_backward,
+        }
         if plain and not p.over_channels and p.op in makers:
             return makers[p.op]()
         leaves = [t for t in (self.x, self.weight, self.bias, self.residual) if t is not None]
@@ -193,8 +197,8 @@ def print_summary(rows: list[dict]) -> None:
     speedups = [row["speedup"] for row in rows]
     slower = sum(s < 1 for s in speedups)
     print(
-        f"\n{len(rows)} cases: isonorm is {geometric_mean(speedups):.2f} times as fast as PyTorch in the geometric mean "
-        f"(least {min(speedups):.2f}, most {max(speedups):.2f}); slower in {slower}; "
+        f"\n{len(rows)} cases: isonorm is {geometric_mean(speedups):.2f} times as fast as PyTorch in the geometric "
+        f"mean (least {min(speedups):.2f}, most {max(speedups):.2f}); slower in {slower}; "
         f"{geometric_mean([row['ratio'] for row in rows]):.2f} times the floor"
     )
 
@@ -223,13 +227,14 @@ def save(path: str, rows: list[dict], options) -> None:
 def arguments() -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="Times are medians, in milliseconds.")
-    parser.add_argument("--suite", type=pathlib.Path, metavar="FILE", help="problems, one a line (default bench/suites/cpu.txt)")
-    parser.add_argument("--case", action="append", default=[], metavar="PROBLEM", help="one problem; may be repeated")
-    parser.add_argument("--threads", type=int, default=cores, metavar="N", help="of each (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="turns of the two a problem (default %(default)s)")
-    parser.add_argument("--min-time", type=float, default=0.3, metavar="SECONDS", help="of a turn (default %(default)s)")
-    parser.add_argument("--isonorm", type=pathlib.Path, metavar="PROGRAM", help="use this instead of building it")
-    parser.add_argument("--save", metavar="FILE", help="write a record (JSON)")
+    add = parser.add_argument
+    add("--suite", type=pathlib.Path, metavar="FILE", help="problems, one a line (default bench/suites/cpu.txt)")
+    add("--case", action="append", default=[], metavar="PROBLEM", help="one problem; may be repeated")
+    add("--threads", type=int, default=cores, metavar="N", help="of each (default %(default)s)")
+    add("--rounds", type=int, default=3, metavar="N", help="turns of the two at a problem (default %(default)s)")
+    add("--min-time", type=float, default=0.3, metavar="SECONDS", help="of a turn (default %(default)s)")
+    add("--isonorm", type=pathlib.Path, metavar="PROGRAM", help="use this instead of building it")
+    add("--save", metavar="FILE", help="write a record (JSON)")
     options = parser.parse_args()
     if options.threads < 1 or options.rounds < 1 or not options.min_time >= 0:
         parser.error("--threads and --rounds are at least 1, --min-time at least 0")

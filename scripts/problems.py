@@ -141,7 +141,7 @@ class Problem:
         return flat.view(n, *spatial, c).movedim(-1, 1)
 
     def normalize(self, x, weight, bias, mean=None, var=None, momentum=0.1, eps=None):
-        """The normalization and its affine map, as a PyTorch user writes them. Running statistics are updated in place."""
+        """The normalization and its affine map, as a PyTorch user writes them. Updates running statistics in place."""
         eps = self.eps if eps is None else eps
         given = DEFAULT_EPS if eps is None else eps
         if self.op == "batchnorm":

@@ -9,7 +9,8 @@ import numpy as np
 
 from problems import OPS, Problem
 
-ACTIVATIONS = ("none", "relu", "leaky_relu", "leaky_relu:0.2", "silu", "gelu", "gelu_tanh", "sigmoid", "tanh", "hardswish")
+RELUS = ("relu", "leaky_relu", "leaky_relu:0.2")
+ACTIVATIONS = (*RELUS, "none", "silu", "gelu", "gelu_tanh", "sigmoid", "tanh", "hardswish")
 CHANNELS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 31, 32, 33, 64, 96, 130)
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 32)
 ROWS = (1, 2, 3, 7, 8, 15, 16, 31, 33, 64, 100, 127, 128, 129, 255, 256, 500, 768, 1000, 1024, 2049, 4096)
@@ -97,7 +98,8 @@ def random_case(rng: np.random.Generator) -> Case:
     problem = _problem(rng)
     while problem.op not in ("layernorm", "rmsnorm") and problem.mode == "train" and problem.group_size < 2:
         problem = _problem(rng)
-    case = Case(problem, mean_over_std=float(_pick(rng, MEANS[problem.dtype])), std=float(_pick(rng, STDS[problem.dtype])))
+    mean, std = _pick(rng, MEANS[problem.dtype]), _pick(rng, STDS[problem.dtype])
+    case = Case(problem, mean_over_std=float(mean), std=float(std))
     if problem.has_running and problem.mode == "train" and rng.random() < 0.7:
         case = dataclasses.replace(case, updates_running=True, momentum=_pick(rng, (0.1, 0.1, 0.01, 1.0, 0.0, None)))
         # Long runs accumulate rounding: only where the parameters' type can hold small steps.

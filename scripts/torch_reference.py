@@ -3,9 +3,9 @@
 
     python scripts/torch_reference.py cases.safetensors --cases 600 --seed 1
 
-For each case the file holds the inputs, PyTorch's outputs (`torch.y`, `torch.dx`, …), PyTorch's outputs in f64 from the
-same inputs (`exact.y`, …) and how far the types allow a result to be from those (`bound.y`, …; see tolerances.py). All
-tensors lie flat, in memory order. The metadata's `cases` is a JSON list with each case's problem string.
+For each case the file holds the inputs, PyTorch's outputs (`torch.y`, `torch.dx`, …), PyTorch's outputs in f64 from
+the same inputs (`exact.y`, …) and how far the types allow a result to be from those (`bound.y`, …; see tolerances.py).
+All tensors lie flat, in memory order. The metadata's `cases` is a JSON list with each case's problem string.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def exact_values(case: Case, inputs) -> Exact:
     wide = {name: t.double() for name, t in inputs.items()}
     x = p.from_memory(wide["x"].chunk(case.batches)[(case.steps - 1) % case.batches])
     residual = p.from_memory(wide["residual"]) if p.residual else None
-    return Exact(p, x, wide.get("weight"), wide.get("bias"), residual, wide.get("running_mean"), wide.get("running_var"))
+    weight, bias, _, mean, var = (wide.get(name) for name in INPUTS)
+    return Exact(p, x, weight, bias, residual, mean, var)
 
 
 def bounds(case: Case, inputs, exact: Exact, results) -> dict[str, torch.Tensor]:

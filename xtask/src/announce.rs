@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn own_packages_are_not_downloaded() {
-        let lock = "version = 4\n\n[[package]]\nname = \"half\"\nversion = \"2.7.1\"\nsource = \"registry+https://example\"\n\n\
+        let lock = "version = 4\n\n\
+                    [[package]]\nname = \"half\"\nversion = \"2.7.1\"\nsource = \"registry+https://example\"\n\n\
                     [[package]]\nname = \"isonorm\"\nversion = \"0.1.0\"\n";
         assert_eq!(archives(lock), ["half-2.7.1.crate"]);
     }
