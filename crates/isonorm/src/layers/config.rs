@@ -112,18 +112,20 @@ impl Config {
 
     /// Compares the dimensions of `x` that the parameters belong to; its rank is checked with the description.
     fn check_shape(&self, x: Shape) -> Result<()> {
-        let (expected, fits) = match self.norm() {
-            Norm::Layer(Over::Last(_)) | Norm::Rms(Over::Last(_)) => {
-                (format!("...x{}", self.shape), x.dims().ends_with(self.shape.dims()))
-            }
-            _ => (
-                format!("Nx{} or Nx{}x...", self.shape, self.shape),
-                x.dims().get(1..2) == Some(self.shape.dims()),
-            ),
+        let (own, over_rows) = (self.shape, !self.norm().has_channels());
+        let fits = if over_rows {
+            x.dims().ends_with(own.dims())
+        } else {
+            x.dims().get(1..2) == Some(own.dims())
         };
         if fits {
             return Ok(());
         }
+        let expected = if over_rows {
+            format!("...x{own}")
+        } else {
+            format!("Nx{own} or Nx{own}x...")
+        };
         Err(Error::ShapeMismatch {
             op: self.op(),
             tensor: "x",

@@ -133,11 +133,12 @@ impl Core {
             match state.get(&key) {
                 None => misfits.missing.push(key),
                 Some(StateValue::Tensor(new)) if new.shape() == tensor.shape() => {}
-                Some(other) => misfits.mismatched.push(format!(
-                    "{key} is {}, expected {}",
-                    other.describe(),
-                    StateValue::from(tensor.clone()).describe()
-                )),
+                Some(other) => {
+                    let (got, expected) = (other.describe(), tensor.shape());
+                    misfits
+                        .mismatched
+                        .push(format!("{key} is {got}, expected a tensor of shape {expected}"));
+                }
             }
         }
         let own = |key: &&String| key.starts_with(prefix);

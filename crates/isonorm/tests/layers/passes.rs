@@ -1,6 +1,6 @@
 //! The forward passes: every layer, type and layout, against the raw interface and against each other.
 
-use isonorm::layers::{BatchNorm, GroupNorm, Input, InstanceNorm, LayerNorm, Normalization, RmsNorm};
+use isonorm::layers::{BatchNorm, GroupNorm, Input, InstanceNorm, LayerNorm, Normalization, RmsNorm, Saved};
 use isonorm::{Activation, Affine, DType, Device, Forward, Layout, NormDesc, Pass, Tensor, Workspace};
 
 use crate::{Numbers, every_layer, perturb, values};
@@ -160,6 +160,14 @@ fn threads_share_a_layer() {
             scope.spawn(move || (0..20).for_each(|_| assert_eq!(layer.forward(x).unwrap(), *expected)));
         }
     });
+}
+
+#[test]
+fn layers_and_what_they_save_go_between_threads() {
+    fn shared<T: Send + Sync + Clone>() {}
+    shared::<BatchNorm>();
+    shared::<RmsNorm>();
+    shared::<Saved>();
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn close(got: &Tensor, expected: impl Iterator<Item = f64>, tolerance: f64) {
 /// A thousand batches of one to seven samples through a layer and through the definition.
 fn thousand_steps(momentum: Momentum, dtype: DType, tolerance: f64) {
     let mut layer = BatchNorm::new(3).momentum(momentum).param_dtype(dtype);
-    let mut expected = vec![(0.0, 1.0); 3];
+    let mut expected = [(0.0, 1.0); 3];
     let mut numbers = Numbers::new(11);
     for step in 1..=1000usize {
         let x = numbers.tensor([1 + step % 7, 3, 4], dtype);
