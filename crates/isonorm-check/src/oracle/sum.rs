@@ -46,15 +46,16 @@ impl Sum {
         }
     }
 
-    /// The sum divided by `n`, in two numbers.
+    /// The sum divided by `n`: the nearest number, and what is left of it.
     pub fn over(&self, n: usize) -> (f64, f64) {
         let (sum, n) = (self.value(), n as f64);
         let hi = sum / n;
         if !hi.is_finite() {
             return (hi, 0.0);
         }
-        let rest = (-hi).mul_add(n, self.hi) + self.lo;
-        (hi, rest / n)
+        let rest = ((-hi).mul_add(n, self.hi) + self.lo) / n;
+        let nearest = hi + rest;
+        (nearest, rest - (nearest - hi))
     }
 
     /// Whether every order of summation gives the exact sum in a type of this many significant bits: all partial sums are
@@ -108,6 +109,8 @@ mod tests {
         let (hi, lo) = third.over(3);
         assert_eq!(hi, 1.0 / 3.0);
         assert!(lo != 0.0 && (lo / hi).abs() < f64::EPSILON);
+        let constant: Sum = std::iter::repeat_n(7.155607127305931, 640).collect();
+        assert_eq!(constant.over(640), (7.155607127305931, 0.0));
     }
 
     #[test]

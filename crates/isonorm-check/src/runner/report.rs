@@ -19,10 +19,10 @@ pub struct Worst {
     pub got: f64,
     /// What the oracle has.
     pub expected: f64,
-    /// How far the engine's result may be from that, its last rounding included.
+    /// How far from that the engine may be before it rounds to the output's type.
     pub tolerance: f64,
-    /// The error divided by the tolerance: at most 1 when the case passes, infinite when a NaN or an infinity is missing
-    /// or out of place.
+    /// The error before that rounding, at the least, divided by the tolerance: 0 for the truth rounded, at most 1 when the
+    /// case passes, infinite when a NaN or an infinity is missing or out of place.
     pub ratio: f64,
     /// Whether the engine never wrote it.
     pub unwritten: bool,
@@ -39,7 +39,7 @@ impl fmt::Display for Worst {
         }
         write!(
             f,
-            "] = {:e}, expected {:e} ± {:.2e} (error/tolerance {:.3})",
+            "] = {:e}, expected {:e} ± {:.2e} before rounding (error/tolerance {:.3})",
             self.got, self.expected, self.tolerance, self.ratio
         )
     }

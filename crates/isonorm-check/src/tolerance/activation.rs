@@ -2,7 +2,7 @@
 
 use isonorm::Activation;
 
-use super::arithmetic::{ACTIVATION, Arithmetic};
+use super::arithmetic::{ACTIVATION, ARGUMENT, Arithmetic};
 use crate::oracle::activation;
 
 /// Largest |f′|, and largest |f″| away from kinks.
@@ -51,10 +51,19 @@ fn roundings(f: Activation) -> f64 {
     }
 }
 
+/// What a smooth f's own argument, such as GELU's u(z) or −z/√2, goes through.
+fn argument(f: Activation, a: &Arithmetic, z: f64) -> f64 {
+    if roundings(f) < ACTIVATION || z.is_infinite() {
+        return 0.0;
+    }
+    a.gamma(ARGUMENT) * z.abs()
+}
+
 /// The error of f(z), from that of z.
 pub(super) fn value(f: Activation, a: &Arithmetic, z: f64, error: f64) -> f64 {
     let y = activation::value(f, z);
     let own = a.gamma(roundings(f)) * y.abs();
+    let error = error + argument(f, a, z);
     if error == 0.0 {
         return own;
     }
@@ -70,6 +79,7 @@ pub(super) fn value(f: Activation, a: &Arithmetic, z: f64, error: f64) -> f64 {
 /// The error of f′(z), from that of z.
 pub(super) fn derivative(f: Activation, a: &Arithmetic, z: f64, error: f64) -> f64 {
     let own = a.gamma(roundings(f)) * activation::derivative_magnitude(f, z);
+    let error = error + argument(f, a, z);
     let jump = if near_kink(f, z, error) { jump(f) } else { 0.0 };
     let (largest, curvature) = bounds(f);
     // Two derivatives differ by no more than their largest values.

@@ -116,9 +116,9 @@ fn dx(
 ) -> Vec<f64> {
     let through_statistics = !case.desc.uses_running_statistics();
     let mut slack = vec![0.0; elements.len()];
-    for group in 0..truth.index.groups() {
+    let groups = truth.statistics.iter().zip(statistics).zip(&truth.sums);
+    for (group, ((s, e), sums)) in groups.enumerate() {
         let members = truth.index.members(group);
-        let (s, e, sums) = (&truth.statistics[group], &statistics[group], &truth.sums[group]);
         let (mut mean_g, mut mean_gx) = (0.0, 0.0);
         if through_statistics {
             let n = members.len() as f64;

@@ -21,7 +21,8 @@
 //! * **rstd.** From ρ = |var′ − var| and var + eps, without approximation; and four roundings.
 //! * **x̂** = (x − mean)·rstd: three roundings, rstd's relative error, and rstd·|mean′ − mean|.
 //! * **z** = x̂·weight + bias + residual: a rounding of the magnitudes for each operation that has something to do.
-//! * **y** = f(z): f's largest slope near z times z's error, and [`ACTIVATION`] roundings where f is not piecewise linear.
+//! * **y** = f(z): f's largest slope near z times z's error; where f is not piecewise linear, [`ARGUMENT`] roundings of z
+//!   and [`ACTIVATION`] roundings of y.
 //! * **Constant groups** have x̂ = 0 with no error at all, so that their y is f(bias + residual).
 //!
 //! Backward, statistics come saved: their error is the difference between what was saved and the truth, no bound. The mean
@@ -46,12 +47,13 @@ mod activation;
 mod arithmetic;
 mod backward;
 mod forward;
+mod rounding;
 
-pub use arithmetic::{ACTIVATION, CHAIN};
+pub use arithmetic::{ACTIVATION, ARGUMENT, CHAIN};
 pub use backward::backward;
 pub use forward::forward;
 
-use isonorm::{DType, bf16, f16};
+use isonorm::DType;
 
 use crate::engine::Output;
 
@@ -67,52 +69,32 @@ pub struct Expected {
 }
 
 impl Expected {
+    /// How much of the slack the `i`-th element needs to be `got`: 0 when it is the truth rounded, 1 when what was rounded
+    /// may just so have been that far off, more than 1 when it was too far off.
+    pub fn used(&self, i: usize, got: f64, dtype: DType) -> f64 {
+        let (value, slack) = (self.values[i], self.slack[i]);
+        let (low, high) = self.interval(i, dtype);
+        if got == rounding::nearest(dtype, value) {
+            return 0.0;
+        }
+        let needed = (rounding::boundary(dtype, got, value) - value).abs();
+        let used = if slack > 0.0 { needed / slack } else { f64::INFINITY };
+        // The two criteria differ by rounding errors of this function only.
+        if (low..=high).contains(&got) {
+            used.min(1.0)
+        } else {
+            used.max(1.0 + f64::EPSILON)
+        }
+    }
+
     /// The smallest and the largest number of this type that the `i`-th element may be.
     pub fn interval(&self, i: usize, dtype: DType) -> (f64, f64) {
         let (value, slack) = (self.values[i], self.slack[i]);
         // A slack that is not a number comes from a value that is not finite, which is compared for what it is.
         let slack = if slack.is_nan() { 0.0 } else { slack };
-        (rounded(dtype, value - slack), rounded(dtype, value + slack))
-    }
-}
-
-/// The nearest number of this type, ties to even.
-fn rounded(dtype: DType, v: f64) -> f64 {
-    match dtype {
-        DType::F16 => f16::from_f32(to_odd(v)).to_f64(),
-        DType::Bf16 => bf16::from_f32(to_odd(v)).to_f64(),
-        DType::F32 => f64::from(v as f32),
-        DType::F64 => v,
-    }
-}
-
-/// `v` in `f32`, the last bit set where something was cut off: rounding that to fewer bits is as if `v` had been rounded
-/// once.
-fn to_odd(v: f64) -> f32 {
-    let nearest = v as f32;
-    if f64::from(nearest) == v || !nearest.is_finite() {
-        return nearest;
-    }
-    let outward = f64::from(nearest).abs() > v.abs();
-    f32::from_bits((nearest.to_bits() - u32::from(outward)) | 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rounding_is_once() {
-        let tie = 1.0 + 2f64.powi(-8);
-        let hair = 2f64.powi(-40);
-        assert_eq!(rounded(DType::Bf16, tie), 1.0);
-        assert_eq!(rounded(DType::Bf16, tie + hair), 1.0 + 2f64.powi(-7));
-        assert_eq!(rounded(DType::Bf16, -tie - hair), -1.0 - 2f64.powi(-7));
-        assert_eq!(rounded(DType::Bf16, tie - hair), 1.0);
-        assert_eq!(rounded(DType::F16, 65519.999999), 65504.0);
-        assert_eq!(rounded(DType::F16, 65520.0), f64::INFINITY);
-        assert_eq!(rounded(DType::F16, 1e300), f64::INFINITY);
-        assert_eq!(rounded(DType::F16, 2f64.powi(-25) + 2f64.powi(-60)), 2f64.powi(-24));
-        assert!(rounded(DType::Bf16, f64::NAN).is_nan());
+        (
+            rounding::nearest(dtype, value - slack),
+            rounding::nearest(dtype, value + slack),
+        )
     }
 }
