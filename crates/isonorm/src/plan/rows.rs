@@ -58,13 +58,19 @@ impl RowsPlan {
 
     /// Whether every element of a group has a weight and bias of its own.
     pub(crate) fn per_element(&self, g: &Geometry) -> bool {
-        self.run == 1 && g.affine.inner_divisor.is_some()
+        per_element(g, self.run)
     }
 
     /// Runs of a group that weight and bias are constant on, when a run is longer than one element.
     pub(crate) fn runs(&self, g: &Geometry) -> usize {
         g.inner / self.run
     }
+}
+
+/// As in LayerNorm and RMSNorm: a group is one row, and all groups share the parameters. A GroupNorm of single positions or
+/// of channels-last also has runs of one element, but groups with parameters of their own.
+fn per_element(g: &Geometry, run: usize) -> bool {
+    run == 1 && g.affine.inner_divisor.is_some() && g.affine.kept_stride == 0 && g.outer == 1
 }
 
 /// The `index`-th of `parts` nearly equal shares of `0..total`.
@@ -100,7 +106,7 @@ pub(super) fn plan(
         (BLOCK / g.inner).clamp(1, g.outer)
     };
     let groups = g.groups();
-    let per_element = run == 1 && g.affine.inner_divisor.is_some();
+    let per_element = per_element(g, run);
     let by_rows = backward && per_element && groups >= FEW_ROWS;
     let parts_wanted = if by_rows {
         1
