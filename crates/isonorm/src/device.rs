@@ -63,12 +63,7 @@ impl Device {
     /// # Errors
     /// When an argument is missing, unwanted, of the wrong length or type, misaligned, or overlaps another; or when the plan
     /// or the workspace are another problem's. Nothing has been written then.
-    pub fn forward(
-        &self,
-        plan: &Plan,
-        arguments: Forward<'_>,
-        workspace: &mut Workspace,
-    ) -> Result<()> {
+    pub fn forward(&self, plan: &Plan, arguments: Forward<'_>, workspace: &mut Workspace) -> Result<()> {
         self.cpu.forward(plan, arguments, workspace)
     }
 
@@ -76,12 +71,7 @@ impl Device {
     ///
     /// # Errors
     /// As [`forward`](Device::forward).
-    pub fn backward(
-        &self,
-        plan: &Plan,
-        arguments: Backward<'_>,
-        workspace: &mut Workspace,
-    ) -> Result<()> {
+    pub fn backward(&self, plan: &Plan, arguments: Backward<'_>, workspace: &mut Workspace) -> Result<()> {
         self.cpu.backward(plan, arguments, workspace)
     }
 

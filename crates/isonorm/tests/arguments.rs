@@ -134,7 +134,7 @@ fn backward_refuses_what_does_not_fit() {
 
 #[test]
 fn overlapping_and_misaligned_memory_is_refused() {
-    let mut memory = vec![1.0f32; 40];
+    let mut memory = [1.0f32; 40];
     let (w, base) = (vec![1.0f32; 3], NonNull::from(&mut memory[..]).cast::<u8>());
     let at = |bytes: usize| base.map_addr(|a| a.checked_add(bytes).unwrap());
     let run = |x: usize, y: usize| {
@@ -181,4 +181,20 @@ fn empty_tensors_are_no_error_and_leave_statistics_alone() {
         .dweight(&mut dweight);
     device.backward(&plan, arguments, &mut workspace).unwrap();
     assert_eq!(dweight, [0.0; 3]);
+}
+
+#[test]
+fn sixteen_bit_types_are_rounded_once() {
+    use isonorm::{Scalar, bf16, f16};
+    let (tie, hair) = (1.0 + 2f64.powi(-8), 2f64.powi(-40));
+    assert_eq!(<bf16 as Scalar>::from_f64(tie).to_f64(), 1.0);
+    assert_eq!(<bf16 as Scalar>::from_f64(tie + hair).to_f64(), 1.0 + 2f64.powi(-7));
+    assert_eq!(<bf16 as Scalar>::from_f64(-tie - hair).to_f64(), -1.0 - 2f64.powi(-7));
+    assert_eq!(
+        <f16 as Scalar>::from_f64(1.0 + 2f64.powi(-11) + hair).to_f64(),
+        1.0 + 2f64.powi(-10)
+    );
+    assert_eq!(<f16 as Scalar>::from_f64(2f64.powi(-60)).to_f64(), 0.0);
+    assert!(<f16 as Scalar>::from_f64(f64::NAN).to_f64().is_nan());
+    assert_eq!(<f16 as Scalar>::from_f64(1e300).to_f64(), f64::INFINITY);
 }

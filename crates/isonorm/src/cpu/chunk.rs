@@ -1,6 +1,8 @@
 //! Elementwise work on a few hundred elements at a time, in stages over buffers that stay in the first-level cache: each
 //! stage is a loop that vectorizes by itself, and kinds of activation, residual and type add code instead of multiplying it.
 
+use std::any::TypeId;
+
 use isonorm_math::{Activation, BackwardCoefficients, Element, Real};
 
 use super::memory::{Dest, Source};
@@ -130,12 +132,24 @@ unsafe fn store<T: Element>(to: &Dest<'_, T>, offset: usize, from: &[T::Acc], st
     // SAFETY: this function's contract.
     let to = unsafe { to.slice(offset, from.len()) };
     match staging {
-        Some(staging) => {
-            convert(&mut staging[..from.len()], from);
-            stream::copy(to, &staging[..from.len()]);
-        }
+        Some(staging) => match same_type(from) {
+            Some(from) => stream::copy(to, from),
+            None => {
+                convert(&mut staging[..from.len()], from);
+                stream::copy(to, &staging[..from.len()]);
+            }
+        },
         None => convert(to, from),
     }
+}
+
+/// The same elements, when the accumulator's type is the data's.
+#[inline(always)]
+fn same_type<T: Element>(from: &[T::Acc]) -> Option<&[T]> {
+    (TypeId::of::<T>() == TypeId::of::<T::Acc>()).then(|| {
+        // SAFETY: the types are the same.
+        unsafe { std::slice::from_raw_parts(from.as_ptr().cast(), from.len()) }
+    })
 }
 
 #[inline(always)]
@@ -186,12 +200,6 @@ impl<T: Element> BackwardSpace<T> {
     #[inline(always)]
     pub(super) fn lanes(&self, len: usize) -> (&[T::Acc], &[T::Acc]) {
         (&self.g[..len], &self.xhat[..len])
-    }
-
-    /// `g` and `x̂` of a chunk of `len`, and space for as many numbers.
-    #[inline(always)]
-    pub(super) fn with_spare(&mut self, len: usize) -> (&[T::Acc], &[T::Acc], &mut [T::Acc]) {
-        (&self.g[..len], &self.xhat[..len], &mut self.z[..len])
     }
 }
 

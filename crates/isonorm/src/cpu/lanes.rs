@@ -26,9 +26,9 @@ impl<A: Real> Lanes<A> {
         }
     }
 
-    /// The first `len` sums.
+    /// The first `len` sums, to be added to.
     #[inline(always)]
-    fn first(&mut self, len: usize) -> &mut [A] {
+    pub(super) fn first(&mut self, len: usize) -> &mut [A] {
         if len > self.used {
             self.sums[self.used..len].fill(A::ZERO);
             self.used = len;
@@ -39,10 +39,17 @@ impl<A: Real> Lanes<A> {
     /// Adds up `x`: `step(sum, element)` is the new sum.
     #[inline(always)]
     pub(super) fn add<T: Element<Acc = A>>(&mut self, x: &[T], step: impl Fn(A, A) -> A) {
-        for chunk in x.chunks(CHUNK) {
-            for (sum, v) in self.first(chunk.len()).iter_mut().zip(chunk) {
+        let (chunks, rest) = x.as_chunks::<CHUNK>();
+        if !chunks.is_empty() {
+            self.first(CHUNK);
+        }
+        for chunk in chunks {
+            for (sum, v) in self.sums.iter_mut().zip(chunk) {
                 *sum = step(*sum, v.to_acc());
             }
+        }
+        for (sum, v) in self.first(rest.len()).iter_mut().zip(rest) {
+            *sum = step(*sum, v.to_acc());
         }
     }
 

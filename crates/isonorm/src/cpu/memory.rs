@@ -210,7 +210,6 @@ impl<'a> Scratch<'a> {
     ///
     /// # Safety
     /// Nobody else holds a borrow of these numbers.
-    #[expect(clippy::mut_from_ref, reason = "tasks share the workspace and take disjoint parts")]
     pub(super) unsafe fn slice<A: isonorm_math::Real>(&self, region: Region, start: usize, len: usize) -> &'a mut [A] {
         assert!(region.offset + region.bytes <= self.bytes && (start + len) * size_of::<A>() <= region.bytes);
         // SAFETY: in bounds (just checked); regions start on cache lines, so the numbers are aligned; every bit pattern is

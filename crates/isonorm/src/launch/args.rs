@@ -122,7 +122,8 @@ impl<'a> Forward<'a> {
     }
 
     /// Where to save the mean and `rstd = 1/√(variance + eps)` of each group for the backward pass. For RMSNorm see
-    /// [`save_rstd`](Forward::save_rstd).
+    /// [`save_rstd`](Forward::save_rstd). The mean may be `f64` whatever the data, which keeps the backward pass exact where the
+    /// mean is much larger than the spread. Groups without elements are left as they are.
     pub fn save(self, mean: impl Into<ViewMut<'a>>, rstd: impl Into<ViewMut<'a>>) -> Forward<'a> {
         Forward {
             saved_mean: Some(mean.into()),

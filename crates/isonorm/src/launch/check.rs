@@ -281,6 +281,14 @@ pub(crate) fn check_forward(plan: &Plan, a: &Forward<'_>, workspace: &Workspace)
         a.saved_mean.as_ref().map(|m| m.as_view()),
         a.saved_rstd.as_ref().map(|r| r.as_view()),
     )?;
+    if desc.uses_running_statistics() && (a.saved_mean.is_some() || a.saved_rstd.is_some()) {
+        let why = "pass=eval computes no statistics";
+        return Err(Error::UnexpectedArgument {
+            op,
+            tensor: "mean or rstd to save",
+            why,
+        });
+    }
     if a.saved_mean.is_some() && !desc.get_norm().is_centred() {
         return Err(Error::UnexpectedArgument {
             op,

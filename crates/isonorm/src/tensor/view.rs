@@ -18,7 +18,7 @@ pub trait Scalar: sealed::Sealed + Copy + Default + PartialEq + Send + Sync + fm
     /// The same, as a value.
     const DTYPE: DType;
 
-    /// The nearest value of this type.
+    /// The nearest value of this type, ties to even.
     fn from_f64(value: f64) -> Self;
 
     /// The value as `f64`, exactly.
@@ -42,10 +42,21 @@ macro_rules! scalar {
     };
 }
 
-scalar!(f16, DType::F16, f16::from_f64, f16::to_f64);
-scalar!(bf16, DType::Bf16, bf16::from_f64, bf16::to_f64);
+scalar!(f16, DType::F16, |v| f16::from_f32(to_odd(v)), f16::to_f64);
+scalar!(bf16, DType::Bf16, |v| bf16::from_f32(to_odd(v)), bf16::to_f64);
 scalar!(f32, DType::F32, |v| v as f32, f64::from);
 scalar!(f64, DType::F64, |v| v, |v| v);
+
+/// `v` in `f32`, its last bit set where something was cut off: rounding that to 16 bits is rounding `v` once (rounding to the
+/// nearest `f32` first would round twice, and half a unit in the last place is sometimes the wrong half).
+fn to_odd(v: f64) -> f32 {
+    let nearest = v as f32;
+    if f64::from(nearest) == v || !nearest.is_finite() {
+        return nearest;
+    }
+    let outward = f64::from(nearest).abs() > v.abs();
+    f32::from_bits((nearest.to_bits() - u32::from(outward)) | 1)
+}
 
 /// Shared, contiguous elements of a type known at run time.
 #[derive(Clone, Copy)]

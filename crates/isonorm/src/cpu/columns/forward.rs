@@ -55,7 +55,7 @@ pub(in crate::cpu) fn forward<T: Element>(pass: &ColumnsForward<'_, T>, crew: &C
     });
 }
 
-impl<T: Element> ColumnsForward<'_, T> {
+impl<'a, T: Element> ColumnsForward<'a, T> {
     #[inline(always)]
     fn layout(&self, tile: usize) -> TileLayout<'_> {
         TileLayout::new(self.plan, self.geometry, tile)
@@ -66,7 +66,7 @@ impl<T: Element> ColumnsForward<'_, T> {
     /// # Safety
     /// Nobody writes these numbers while they are borrowed.
     #[inline(always)]
-    unsafe fn slots(&self, tile: &TileLayout<'_>, part: usize) -> [&mut [f64]; 3] {
+    unsafe fn slots(&self, tile: &TileLayout<'_>, part: usize) -> [&'a mut [f64]; 3] {
         let row = self.geometry.row();
         let first = (tile.batch * self.plan.parts + part) * 3 * row + tile.columns.start;
         // SAFETY: this function's contract; the three stretches are disjoint.

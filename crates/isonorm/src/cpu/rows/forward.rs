@@ -55,7 +55,7 @@ pub(in crate::cpu) fn forward<T: Element>(pass: &RowsForward<'_, T>, crew: &Crew
     });
 }
 
-impl<T: Element> RowsForward<'_, T> {
+impl<'a, T: Element> RowsForward<'a, T> {
     #[inline(always)]
     fn layout(&self, group: usize) -> GroupLayout<'_> {
         GroupLayout::new(self.plan, self.geometry, group)
@@ -118,7 +118,7 @@ impl<T: Element> RowsForward<'_, T> {
     /// # Safety
     /// Nobody writes this slot while it is borrowed.
     #[inline(always)]
-    unsafe fn slot(&self, group: usize, part: usize) -> &mut [f64] {
+    unsafe fn slot(&self, group: usize, part: usize) -> &'a mut [f64] {
         // SAFETY: this function's contract.
         unsafe {
             self.scratch

@@ -69,26 +69,34 @@ impl<T: Element> Space<T> {
     /// Adds the chunk, weighted, to the sums of the piece.
     #[inline(always)]
     fn add_weighted(&mut self, weight: &[T::Acc]) {
-        let (g, xhat, weighted) = self.chunk.with_spare(weight.len());
-        for ((weighted, g), w) in weighted.iter_mut().zip(g).zip(weight) {
-            *weighted = *g * *w;
+        let len = weight.len();
+        let (g, xhat) = self.chunk.lanes(len);
+        let (gx_sums, g_sums) = (self.gx.first(len), self.g.first(len));
+        for i in 0..len {
+            let wg = g[i] * weight[i];
+            gx_sums[i] = wg.mul_add(xhat[i], gx_sums[i]);
+            g_sums[i] += wg;
         }
-        self.gx.add_pairs(weighted, xhat, |s, wg, xhat| wg.mul_add(xhat, s));
-        self.g.add_pairs(weighted, xhat, |s, wg, _| s + wg);
     }
 
-    /// Adds the chunk to the parameters' gradients.
+    /// Adds the chunk to the sums of the piece, and to the parameters' gradients.
     #[inline(always)]
-    fn add_to(&self, [dweight, dbias]: Pair<'_, T::Acc>) {
-        let BackwardSpace { g, xhat, .. } = &self.chunk;
-        for (((dweight, dbias), g), xhat) in dweight.iter_mut().zip(dbias).zip(g).zip(xhat) {
-            *dweight = g.mul_add(*xhat, *dweight);
-            *dbias += *g;
+    fn add_to(&mut self, weight: &[T::Acc], [dweight, dbias]: Pair<'_, T::Acc>) {
+        let len = weight.len();
+        let (g, xhat) = self.chunk.lanes(len);
+        let (gx_sums, g_sums) = (self.gx.first(len), self.g.first(len));
+        let (dweight, dbias) = (&mut dweight[..len], &mut dbias[..len]);
+        for i in 0..len {
+            dweight[i] = g[i].mul_add(xhat[i], dweight[i]);
+            dbias[i] += g[i];
+            let wg = g[i] * weight[i];
+            gx_sums[i] = wg.mul_add(xhat[i], gx_sums[i]);
+            g_sums[i] += wg;
         }
     }
 }
 
-impl<T: Element> RowsBackward<'_, T> {
+impl<'a, T: Element> RowsBackward<'a, T> {
     /// One sweep over a piece of a row; returns its sums. `staging` are the short-term sums of its elements.
     ///
     /// # Safety
@@ -114,10 +122,16 @@ impl<T: Element> RowsBackward<'_, T> {
             };
             self.chunks.gradient(chunk, n, affine, &mut space.chunk);
             if sweep.sums() {
-                if let Some([dweight, dbias]) = &mut staging {
-                    space.add_to([&mut dweight[start..start + len], &mut dbias[start..start + len]]);
+                let weight = &weight[at..at + len];
+                match &mut staging {
+                    Some([dweight, dbias]) => {
+                        space.add_to(
+                            weight,
+                            [&mut dweight[start..start + len], &mut dbias[start..start + len]],
+                        );
+                    }
+                    None => space.add_weighted(weight),
                 }
-                space.add_weighted(&weight[at..at + len]);
             }
             if sweep.writes() {
                 // SAFETY: this function's contract.
@@ -135,7 +149,7 @@ impl<T: Element> RowsBackward<'_, T> {
     /// # Safety
     /// Nobody writes this slot while it is borrowed.
     #[inline(always)]
-    unsafe fn row_sums(&self, group: usize, part: usize) -> &mut [f64] {
+    unsafe fn row_sums(&self, group: usize, part: usize) -> &'a mut [f64] {
         // SAFETY: this function's contract.
         unsafe { self.scratch.slice(self.parts, (group * self.plan.parts + part) * 2, 2) }
     }
@@ -145,7 +159,7 @@ impl<T: Element> RowsBackward<'_, T> {
     /// # Safety
     /// No other task uses them.
     #[inline(always)]
-    unsafe fn parameter_sums(&self, chunk: usize, start: usize, len: usize) -> (Pair<'_, T::Acc>, Pair<'_, f64>) {
+    unsafe fn parameter_sums(&self, chunk: usize, start: usize, len: usize) -> (Pair<'a, T::Acc>, Pair<'a, f64>) {
         let all = self.geometry.parameters;
         // SAFETY: this function's contract; the two stretches are disjoint.
         let (staging, sums) = unsafe {

@@ -59,7 +59,7 @@ pub(super) fn backward<T: Element>(pass: &RowsBackward<'_, T>, crew: &Crew) {
 /// `Σ g·x̂` and `Σ g` in lanes.
 type LanePair<A> = [Lanes<A>; 2];
 
-impl<T: Element> RowsBackward<'_, T> {
+impl<'a, T: Element> RowsBackward<'a, T> {
     /// One sweep over a stretch of a run, adding `Σ g·x̂` and `Σ g` (without the weight) to `lanes`.
     ///
     /// # Safety
@@ -174,7 +174,7 @@ impl<T: Element> RowsBackward<'_, T> {
     /// # Safety
     /// Nobody writes this slot while it is borrowed.
     #[inline(always)]
-    unsafe fn part_sums(&self, group: usize, part: usize) -> &mut [f64] {
+    unsafe fn part_sums(&self, group: usize, part: usize) -> &'a mut [f64] {
         let len = 2 * self.plan.runs(self.geometry);
         // SAFETY: this function's contract.
         unsafe {
