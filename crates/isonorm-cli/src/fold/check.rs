@@ -49,9 +49,9 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    /// Whether the difference is one of rounding.
+    /// Whether the difference is one of rounding. What overflows proves nothing.
     pub fn passes(&self) -> bool {
-        self.error <= self.allowed
+        self.error <= self.allowed && self.allowed.is_finite()
     }
 
     /// The worse of two.
@@ -193,5 +193,121 @@ fn smallest_subnormal(dtype: DType) -> f64 {
         DType::Bf16 => 2f64.powi(-133),
         DType::F32 => 2f64.powi(-149),
         DType::F64 => f64::from_bits(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isonorm::TensorData;
+    use isonorm::fold::{AffineParameters, BatchNormParameters, affine_into_next, batch_norm_into_previous};
+
+    use super::*;
+
+    fn tensor(dtype: DType, shape: &[usize]) -> Tensor {
+        let values: Vec<f64> = random(shape.iter().product()).iter().map(|x| x.value).collect();
+        Tensor::new(Shape::new(shape).unwrap(), TensorData::from_f64(dtype, &values)).unwrap()
+    }
+
+    fn norm(channels: usize) -> NormValues {
+        let values: Vec<f64> = (1..=channels).map(|c| 0.5 * c as f64).collect();
+        NormValues {
+            statistics: Some(Statistics {
+                mean: values.clone(),
+                var: values.clone(),
+                eps: 1e-5,
+            }),
+            weight: Some(values.clone()),
+            bias: Some(values),
+        }
+    }
+
+    /// A layer of four outputs before and after folding.
+    fn folded(layout: WeightLayout, shape: &[usize], dtype: DType) -> (Layer, NormValues, Layer) {
+        let (before, norm) = (
+            Layer {
+                layout,
+                weight: tensor(dtype, shape),
+                bias: None,
+            },
+            norm(4),
+        );
+        let mut after = before.clone();
+        let Statistics { mean, var, eps } = norm.statistics.as_ref().unwrap();
+        let parameters = BatchNormParameters::new(mean, var).eps(*eps);
+        let parameters = parameters
+            .weight(norm.weight.as_ref().unwrap())
+            .bias(norm.bias.as_ref().unwrap());
+        batch_norm_into_previous(layout, &mut after.weight, &mut after.bias, &parameters).unwrap();
+        (before, norm, after)
+    }
+
+    const LAYERS: [(WeightLayout, &[usize]); 7] = [
+        (WeightLayout::Linear, &[4, 3]),
+        (WeightLayout::LinearTransposed, &[3, 4]),
+        (WeightLayout::Conv, &[4, 3, 5]),
+        (WeightLayout::Conv, &[4, 1, 3, 2]),
+        (WeightLayout::Conv, &[4, 3, 1, 2, 3]),
+        (WeightLayout::ConvTranspose { groups: 1 }, &[3, 4, 3, 3]),
+        (WeightLayout::ConvTranspose { groups: 2 }, &[6, 2, 2, 3]),
+    ];
+
+    #[test]
+    fn what_was_folded_rightly_passes_and_is_close_to_the_bound() {
+        for dtype in DType::ALL {
+            for (layout, shape) in LAYERS {
+                let (before, norm, after) = folded(layout, shape, dtype);
+                let verdict = previous(&before, &norm, &after).unwrap();
+                assert!(verdict.passes(), "{layout} {dtype}: {verdict:?}");
+                assert!(
+                    verdict.error > 0.0 && verdict.allowed < 1000.0 * dtype.epsilon(),
+                    "{layout} {dtype}: {verdict:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn mistakes_fail() {
+        for dtype in DType::ALL {
+            for (layout, shape) in LAYERS {
+                let (before, norm, after) = folded(layout, shape, dtype);
+                let fails = |after: &Layer| !previous(&before, &norm, after).unwrap().passes();
+                let mut no_bias = after.clone();
+                no_bias.bias = None;
+                let unscaled = Layer {
+                    weight: before.weight.clone(),
+                    ..after.clone()
+                };
+                let mut last = after.clone();
+                let mut values = last.weight.data().to_f64();
+                values.iter_mut().last().into_iter().for_each(|v| *v = f64::NAN);
+                *last.weight.data_mut() = TensorData::from_f64(dtype, &values);
+                assert!(fails(&no_bias) && fails(&unscaled) && fails(&last), "{layout} {dtype}");
+            }
+        }
+        let (before, norm, _) = folded(WeightLayout::ConvTranspose { groups: 1 }, &[4, 4, 2], DType::F32);
+        let (.., wrong_axis) = folded(WeightLayout::Conv, &[4, 4, 2], DType::F32);
+        assert!(!previous(&before, &norm, &wrong_axis).unwrap().passes());
+    }
+
+    #[test]
+    fn the_layer_after_a_norm() {
+        for (layout, shape) in [(WeightLayout::Linear, [3, 4]), (WeightLayout::LinearTransposed, [4, 3])] {
+            let before = Layer {
+                layout,
+                weight: tensor(DType::F32, &shape),
+                bias: None,
+            };
+            let affine = NormValues {
+                statistics: None,
+                ..norm(4)
+            };
+            let mut after = before.clone();
+            let (gamma, beta) = (affine.weight.as_ref().unwrap(), affine.bias.as_ref().unwrap());
+            let parameters = AffineParameters::new().weight(gamma).bias(beta);
+            affine_into_next(layout, &mut after.weight, &mut after.bias, &parameters).unwrap();
+            assert!(next(&before, &affine, &after).unwrap().passes());
+            assert!(!next(&before, &affine, &before).unwrap().passes());
+        }
     }
 }

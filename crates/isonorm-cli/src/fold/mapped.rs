@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::norms::{Norm, NormKind};
+use super::norms::{self, Norm, NormKind};
 use super::pairs::{Pair, Target};
 use super::pattern::Mapping;
 use super::state::StateDict;
@@ -13,7 +13,7 @@ use super::{Options, fit};
 /// # Errors
 /// When a mapping names modules that are not there, not a norm and a layer, or of shapes that do not fit; or a name of
 /// another option matches nothing.
-pub(super) fn resolve(state: &StateDict<'_>, options: &Options, norms: &[Norm]) -> Result<Vec<Pair>, String> {
+pub(super) fn resolve(state: &StateDict<'_>, options: &Options) -> Result<Vec<Pair>, String> {
     let modules: BTreeSet<&str> = state
         .names()
         .filter_map(|name| Some(name.rsplit_once('.')?.0))
@@ -26,8 +26,7 @@ pub(super) fn resolve(state: &StateDict<'_>, options: &Options, norms: &[Norm]) 
     let mut pairs = Vec::new();
     for mapping in &options.maps {
         for (first, second) in matches(mapping, &modules)? {
-            add(&mut pairs, state, options, norms, first, &second)
-                .map_err(|e| format!("--map {first}={second}: {e}"))?;
+            add(&mut pairs, state, options, first, &second).map_err(|e| format!("--map {first}={second}: {e}"))?;
         }
     }
     Ok(pairs)
@@ -54,11 +53,10 @@ fn add(
     pairs: &mut Vec<Pair>,
     state: &StateDict<'_>,
     options: &Options,
-    norms: &[Norm],
     first: &str,
     second: &str,
 ) -> Result<(), String> {
-    let norm = |name: &str| norms.iter().find(|norm| norm.name == name);
+    let norm = |name: &str| norms::named(state, name);
     match (norm(first), norm(second)) {
         (None, Some(norm)) if fit::is_layer(state, first) => {
             if norm.kind != NormKind::Batch {
@@ -67,11 +65,11 @@ fn add(
                 ));
             }
             let layout = fit::before(state, options, first, norm.features).map_err(|misfit| misfit.reason)?;
-            push(pairs, norm, Target::Previous(first.to_owned(), layout))
+            push(pairs, &norm, Target::Previous(first.to_owned(), layout))
         }
         (Some(norm), None) if fit::is_layer(state, second) => {
             let layout = fit::after(state, options, second, norm.features).map_err(|misfit| misfit.reason)?;
-            push(pairs, norm, Target::Next(vec![(second.to_owned(), layout)]))
+            push(pairs, &norm, Target::Next(vec![(second.to_owned(), layout)]))
         }
         _ => Err("expected a layer and a norm, in the order of the data flow".into()),
     }

@@ -36,20 +36,33 @@ pub(super) fn find(state: &StateDict<'_>) -> Vec<Norm> {
         .collect()
 }
 
+/// The normalization of this name. One that the user named may also have nothing but a weight and any name.
+pub(super) fn named(state: &StateDict<'_>, module: &str) -> Option<Norm> {
+    let weight = state
+        .shape(&format!("{module}.weight"))
+        .filter(|shape| shape.len() == 1);
+    recognise(state, module).or_else(|| Some(Norm::new(module, NormKind::Affine, weight?)))
+}
+
+impl Norm {
+    fn new(name: &str, kind: NormKind, shape: &[usize]) -> Norm {
+        Norm {
+            name: name.to_owned(),
+            kind,
+            features: shape.iter().product(),
+        }
+    }
+}
+
 fn recognise(state: &StateDict<'_>, module: &str) -> Option<Norm> {
     let shape = |leaf: &str| state.shape(&format!("{module}.{leaf}"));
-    let norm = |kind, shape: &[usize]| Norm {
-        name: module.to_owned(),
-        kind,
-        features: shape.iter().product(),
-    };
     if let (Some(mean), Some(var)) = (shape("running_mean"), shape("running_var")) {
-        return (mean.len() == 1 && mean == var).then(|| norm(NormKind::Batch, mean));
+        return (mean.len() == 1 && mean == var).then(|| Norm::new(module, NormKind::Batch, mean));
     }
     let (weight, bias) = (shape("weight")?, shape("bias"));
     let paired = bias == Some(weight) && !weight.is_empty();
     let named = bias.is_none() && weight.len() == 1 && sounds_like_a_norm(module);
-    (paired || named).then(|| norm(NormKind::Affine, weight))
+    (paired || named).then(|| Norm::new(module, NormKind::Affine, weight))
 }
 
 /// A weight of one dimension alone could also be a PReLU's or a layer scale's.

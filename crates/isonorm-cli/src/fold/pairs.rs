@@ -69,7 +69,7 @@ enum Found {
 /// When a `--map` or another name on the command line does not fit the file.
 pub(super) fn find(state: &StateDict<'_>, options: &Options) -> Result<Pairs, String> {
     let norms = norms::find(state);
-    let mapped = super::mapped::resolve(state, options, &norms)?;
+    let mapped = super::mapped::resolve(state, options)?;
     let mut doubts: BTreeMap<Scheme, String> = BTreeMap::new();
     let mut found = Vec::new();
     for norm in norms

@@ -121,6 +121,24 @@ fn bad_files_are_one_line_with_their_name_and_exit_code_2() {
 }
 
 #[test]
+fn a_failed_check_writes_nothing_and_exits_with_1() {
+    // Sums of the weights overflow before folding and not after it: not the same.
+    let mut model = Model {
+        dtype: "F64",
+        ..Model::default()
+    };
+    layer_and_norm(&mut model, "conv1", &[1, 64, 1], "bn1");
+    model.raw("conv1.weight", "F64", &[1, 64, 1], 1.7e308f64.to_le_bytes().repeat(64));
+    model.raw("bn1.running_var", "F32", &[1], 1e30f32.to_le_bytes().to_vec());
+    let sandbox = Sandbox::new(&model);
+    let run = sandbox.run(&[]);
+    assert_eq!(run.code, 1, "{}", run.stderr);
+    assert!(run.stdout.contains("a check failed, nothing written"), "{}", run.stdout);
+    assert!(run.stdout.contains("differs"), "{}", run.stdout);
+    assert_eq!(sandbox.files(), ["model.safetensors"]);
+}
+
+#[test]
 fn the_input_is_never_replaced() {
     let mut model = Model::default();
     layer_and_norm(&mut model, "conv1", &[2, 2, 3, 3], "bn1");

@@ -149,3 +149,15 @@ fn a_square_layer_of_gpt2_s_names_has_to_be_explained() {
     let (report, _) = sandbox.fold(&["--map", "h.*.ln_2=h.*.mlp.c_fc"]);
     assert_eq!(report["folded"][0]["layer_kind"], "linear");
 }
+
+#[test]
+fn a_mapped_norm_may_have_any_name() {
+    let mut model = Model::default();
+    model.weight("0", &[4]);
+    model.weight("1", &[3, 4]);
+    let sandbox = Sandbox::new(&model);
+    assert_eq!(sandbox.run(&["--norms", "all"]).code, 1);
+    let (report, folded) = sandbox.fold(&["--map", "0=1"]);
+    assert_eq!(report["folded"][0]["norm"], "0");
+    assert_eq!(Model::read(&folded["0.weight"]), [1.0; 4]);
+}
