@@ -25,7 +25,7 @@ Colours are used on a terminal only; NO_COLOR turns them off.";
 #[command(name = "isonorm", version, after_help = EXIT_CODES, propagate_version = true, arg_required_else_help = false)]
 pub(crate) struct Cli {
     /// Print JSON instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 1000)]
     json: bool,
     #[command(subcommand)]
     command: Command,

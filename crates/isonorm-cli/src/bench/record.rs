@@ -144,9 +144,11 @@ fn cpu_model() -> String {
     name.unwrap_or_else(|| std::env::consts::ARCH.into())
 }
 
+/// Its name, and on Linux the kernel's version.
 fn operating_system() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("{} {}", std::env::consts::OS, release.trim()).trim().to_owned()
+    let version = release.split(['.', '-']).take(2).collect::<Vec<_>>().join(".");
+    format!("{} {}", std::env::consts::OS, version.trim()).trim().to_owned()
 }
 
 #[cfg(test)]

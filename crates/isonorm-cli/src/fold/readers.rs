@@ -103,7 +103,7 @@ fn in_block(rule: &Rule, block: &str, state: &StateDict<'_>) -> Result<Vec<Strin
     let readers = rule
         .readers
         .iter()
-        .find(|names| names.iter().all(|name| is_there(&name)));
+        .find(|names| names.iter().all(|name| is_there(name)));
     let readers = readers.ok_or_else(|| format!("{block}{} is not there", rule.readers[0].join(", ")))?;
     let stranger = state.names().find(|name| {
         let Some(inner) = name.strip_prefix(block).and_then(|rest| rest.strip_suffix(".weight")) else {
