@@ -5,7 +5,7 @@ mod desc;
 mod device;
 mod error;
 pub mod fold;
-mod geometry;
+pub mod geometry;
 mod launch;
 pub mod layers;
 mod plan;

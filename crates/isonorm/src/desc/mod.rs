@@ -21,6 +21,8 @@ pub(crate) use problem::activation_as_name;
 pub use problem::parse_activation;
 pub use shape::{MAX_RANK, Shape};
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Activation, Error, Result};
@@ -89,6 +91,15 @@ pub enum Layout {
     ChannelsFirst,
     /// `N, spatial, C` (PyTorch's `channels_last`).
     ChannelsLast,
+}
+
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Layout::ChannelsFirst => "channels_first",
+            Layout::ChannelsLast => "channels_last",
+        })
+    }
 }
 
 /// Which affine parameters there are.
@@ -433,7 +444,8 @@ impl NormDesc {
         let (per_group, unit) = match self.norm {
             Norm::Batch => (elements / dims[1], "channel"),
             Norm::Instance => (dims[2..].iter().product(), "channel of a sample"),
-            Norm::Group { groups } => (elements / dims[0] / groups, "group"),
+            // As PyTorch has it: only a batch that has one value a group in all is refused.
+            Norm::Group { groups } => (elements / groups, "group"),
             Norm::Layer(_) | Norm::Rms(_) => return Ok(()),
         };
         if per_group == 1 {

@@ -66,6 +66,13 @@ impl<const N: usize> From<[usize; N]> for Shape {
     }
 }
 
+impl From<usize> for Shape {
+    /// One dimension.
+    fn from(size: usize) -> Shape {
+        Shape::from([size])
+    }
+}
+
 impl TryFrom<&[usize]> for Shape {
     type Error = String;
 
