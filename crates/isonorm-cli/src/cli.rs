@@ -15,7 +15,7 @@ use crate::{bench, completions, explain, fold, run, verify};
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  a verification failed, or a benchmark regressed
+  1  a verification failed, a benchmark regressed, or there was nothing to fold
   2  bad usage or bad input; one line on the standard error says what
 
 Colours are used on a terminal only; NO_COLOR turns them off.";

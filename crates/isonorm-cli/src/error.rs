@@ -47,6 +47,6 @@ pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 pub(crate) enum Outcome {
     /// All is well: exit code 0.
     Success,
-    /// A verification failed, or a benchmark regressed: exit code 1.
+    /// A verification failed, a benchmark regressed, or there was nothing to fold: exit code 1.
     Failure,
 }

@@ -100,7 +100,7 @@ struct Options {
     #[arg(long, value_name = "NAME")]
     keep: Vec<Pattern>,
     /// What is added to BatchNorm's variance; state dicts do not say
-    #[arg(long, default_value_t = isonorm::DEFAULT_EPS)]
+    #[arg(long, default_value = "1e-5")]
     eps: f64,
     /// This layer's weight has its inputs first: a transposed convolution, or a linear layer stored as [in, out]
     #[arg(long, value_name = "NAME")]

@@ -100,10 +100,7 @@ pub(super) fn of(norm: &str, state: &StateDict<'_>) -> Result<Vec<String>, Strin
 
 fn in_block(rule: &Rule, block: &str, state: &StateDict<'_>) -> Result<Vec<String>, String> {
     let is_there = |name: &&str| state.shape(&format!("{block}{name}.weight")).is_some();
-    let readers = rule
-        .readers
-        .iter()
-        .find(|names| names.iter().all(|name| is_there(name)));
+    let readers = rule.readers.iter().find(|names| names.iter().all(&is_there));
     let readers = readers.ok_or_else(|| format!("{block}{} is not there", rule.readers[0].join(", ")))?;
     let stranger = state.names().find(|name| {
         let Some(inner) = name.strip_prefix(block).and_then(|rest| rest.strip_suffix(".weight")) else {

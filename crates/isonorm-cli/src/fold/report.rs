@@ -162,7 +162,7 @@ impl<'a> Report<'a> {
             self.tensors
         );
         let eps = match self.folded.iter().any(|folded| folded.norm_kind == "batchnorm") {
-            true => format!(" (eps {}, which the file does not say)", self.eps),
+            true => format!(" (eps {:e}, which the file does not say)", self.eps),
             false => String::new(),
         };
         let what = match (self.output, self.passed, self.dry_run) {
