@@ -69,6 +69,9 @@ class Exact:
             range_ = problem.group_max(distance if self.sides == 1 else x.abs())
             self.mean_error = (2 * u * mean.abs() + c * u * (problem.group_mean(distance) + range_)) * centred
             var_error = c * u * var + self.mean_error**2
+            if self.sides > 1:
+                # Welford's recurrence, which PyTorch uses, passes the mean's error on in first order.
+                var_error += 2 * var.sqrt() * self.mean_error
         self.mean, self.var, self.var_error = mean, var, var_error
         self.rstd = (var + problem.resolved_eps).rsqrt()
         self.rstd_error = 0.5 * var_error * self.rstd**2 + 2 * u  # relative

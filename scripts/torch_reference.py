@@ -50,24 +50,33 @@ def make_inputs(case: Case, rng: np.random.Generator) -> dict[str, torch.Tensor]
 
 
 def run(case: Case, inputs: dict[str, torch.Tensor], dtype: torch.dtype | None) -> dict[str, torch.Tensor]:
-    """PyTorch on these inputs, in their own types or all in `dtype`: outputs, gradients and running statistics."""
+    """PyTorch's results on these inputs: in their own types and layout, or all in `dtype`."""
     p = case.problem
+
+    def tensor(flat):
+        t = p.from_memory(flat)
+        # PyTorch's GroupNorm of channels_last takes E[x²] − E[x]², so the exact results come from contiguous tensors.
+        return t if dtype is None else t.reshape(-1).view(p.shape)
+
     own = {name: t.to(dtype or t.dtype, copy=True) for name, t in inputs.items()}
     weight, bias, residual, mean, var = (own.get(name) for name in INPUTS)
     # The default eps is PyTorch's own when it runs in its own types, and that number in f64.
     eps = None if dtype is None else p.resolved_eps
-    batches = [p.from_memory(flat) for flat in own["x"].chunk(case.batches)]
+    batches = [tensor(flat) for flat in own["x"].chunk(case.batches)]
     for step in range(case.steps - 1):
         with torch.no_grad():
             p.normalize(batches[step % case.batches], None, None, mean, var, case.factor(step), eps)
     x = batches[(case.steps - 1) % case.batches].detach().requires_grad_()
-    skip = None if residual is None else p.from_memory(residual).detach().requires_grad_()
+    skip = None if residual is None else tensor(residual).detach().requires_grad_()
     leaves = {"dx": x, "dweight": weight, "dbias": bias, "dresidual": skip}
     leaves = {name: leaf.requires_grad_() for name, leaf in leaves.items() if leaf is not None}
 
     z = p.normalize(x, weight, bias, mean, var, case.factor(case.steps - 1), eps)
     y = p.activate(z if skip is None else z + skip)
-    gradients = torch.autograd.grad(y, list(leaves.values()), p.from_memory(own["dy"]))
+    # PyTorch 2.15 misreads a channels_last gradient of instance_norm when the batch is one; its own outputs, and so the
+    # gradients it usually meets, are contiguous.
+    dy = tensor(own["dy"])
+    gradients = torch.autograd.grad(y, list(leaves.values()), dy.contiguous() if p.op == "instancenorm" else dy)
     results = dict(zip(leaves, gradients)) | {"y": y.detach()}
     if case.updates_running:
         results |= {"running_mean": mean, "running_var": var}
