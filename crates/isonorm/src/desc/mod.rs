@@ -12,6 +12,7 @@
 //! assert_eq!(desc.to_string().parse::<NormDesc>().unwrap(), desc);
 //! ```
 
+mod check;
 mod dtype;
 mod problem;
 mod shape;
@@ -25,7 +26,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Activation, Error, Result};
+use crate::Activation;
 
 /// The dimensions that LayerNorm and RMSNorm take their statistics over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -361,102 +362,5 @@ impl NormDesc {
     /// Whether the backward pass has to know the pre-activation, and so needs the bias and the residual again.
     pub fn backward_needs_preactivation(&self) -> bool {
         self.activation != Activation::Identity
-    }
-
-    /// Checks everything that can be wrong with a description by itself.
-    ///
-    /// # Errors
-    /// [`Error::InvalidDescription`] or [`Error::InPlace`], saying what was expected and what came.
-    pub fn check(&self) -> Result<()> {
-        let invalid = |reason: String| Err(Error::InvalidDescription { op: self.op(), reason });
-        let (shape, rank) = (self.shape, self.shape.rank());
-        match self.norm {
-            Norm::Batch if !(2..=5).contains(&rank) => {
-                return invalid(format!(
-                    "expected x of 2 to 5 dimensions (N,C or N,C,spatial), got {shape}"
-                ));
-            }
-            Norm::Instance if !(3..=5).contains(&rank) => {
-                return invalid(format!("expected x of 3 to 5 dimensions (N,C,spatial), got {shape}"));
-            }
-            Norm::Group { .. } | Norm::Layer(Over::Channels) | Norm::Rms(Over::Channels) if rank < 2 => {
-                return invalid(format!(
-                    "expected x of at least 2 dimensions (N,C or N,C,spatial), got {shape}"
-                ));
-            }
-            Norm::Layer(Over::Last(n)) | Norm::Rms(Over::Last(n)) if n == 0 || n > rank => {
-                return invalid(format!(
-                    "cannot normalize over the last {n} dimensions of x of {rank} ({shape})"
-                ));
-            }
-            // No channels are a multiple of anything, but not of groups so many that counting them overflows.
-            Norm::Group { groups }
-                if !(1..=shape.dims()[1].max(1)).contains(&groups) || !shape.dims()[1].is_multiple_of(groups) =>
-            {
-                return invalid(format!(
-                    "the number of channels must be a multiple of the number of groups, got {} channels and {groups} groups (x is {shape})",
-                    shape.dims()[1]
-                ));
-            }
-            _ => {}
-        }
-        if self.layout == Layout::ChannelsLast && !self.norm.has_channels() {
-            return invalid(format!(
-                "channels_last has no meaning for rows; permute the shape {shape} instead"
-            ));
-        }
-        let Some(elements) = shape.elements() else {
-            return invalid(format!(
-                "x of shape {shape} has more elements than this machine can address"
-            ));
-        };
-        let params = self.get_param_dtype();
-        if params != self.dtype && params != DType::F32 {
-            return invalid(format!(
-                "parameters must be f32 or of x's type {}, got {params}",
-                self.dtype
-            ));
-        }
-        let eps = self.get_eps();
-        if !(eps >= 0.0 && eps.is_finite()) {
-            return invalid(format!("eps must be finite and not negative, got {eps}"));
-        }
-        if let Activation::LeakyRelu { slope } = self.activation
-            && !slope.is_finite()
-        {
-            return invalid(format!("the slope of leaky ReLU must be finite, got {slope}"));
-        }
-        if self.in_place && self.pass == Pass::Train {
-            return Err(Error::InPlace {
-                op: self.op(),
-                reason: "the backward pass of pass=train needs x",
-            });
-        }
-        if elements > 0 && self.pass == Pass::Train {
-            self.check_values_per_group(elements)?;
-        }
-        Ok(())
-    }
-
-    /// A variance needs two values; PyTorch refuses one in training for these ops.
-    fn check_values_per_group(&self, elements: usize) -> Result<()> {
-        let dims = self.shape.dims();
-        let (per_group, unit) = match self.norm {
-            Norm::Batch => (elements / dims[1], "channel"),
-            Norm::Instance => (dims[2..].iter().product(), "channel of a sample"),
-            // As PyTorch has it: only a batch that has one value a group in all is refused.
-            Norm::Group { groups } => (elements / groups, "group"),
-            Norm::Layer(_) | Norm::Rms(_) => return Ok(()),
-        };
-        if per_group == 1 {
-            return Err(Error::InvalidDescription {
-                op: self.op(),
-                reason: format!(
-                    "expected more than 1 value per {unit} in training, got x of shape {}",
-                    self.shape
-                ),
-            });
-        }
-        Ok(())
     }
 }
