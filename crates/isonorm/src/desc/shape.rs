@@ -35,17 +35,23 @@ impl Shape {
         usize::from(self.rank)
     }
 
-    /// The number of elements, or `None` when it overflows `isize` (a tensor's bytes must fit in `isize`; sizes of zero
-    /// count as one for this test, so that a strided view of an empty tensor cannot overflow either).
+    /// The number of elements, or `None` when there are more than any machine has memory for (sizes of zero count as one
+    /// for this test, so that a strided view of an empty tensor cannot overflow either).
     pub fn elements(&self) -> Option<usize> {
         const LARGEST_ELEMENT: usize = 8;
+        /// 4 PiB, or what a pointer can address: small enough that a multiple of it, such as a workspace, can be counted.
+        const MOST_BYTES: u64 = if (isize::MAX as u64) < 1 << 52 {
+            isize::MAX as u64
+        } else {
+            1 << 52
+        };
         let product = |zero_as: usize| {
             self.dims()
                 .iter()
                 .try_fold(1usize, |p, &d| p.checked_mul(if d == 0 { zero_as } else { d }))
         };
         let bytes = product(1)?.checked_mul(LARGEST_ELEMENT)?;
-        if isize::try_from(bytes).is_err() {
+        if bytes as u64 > MOST_BYTES {
             return None;
         }
         product(0)
