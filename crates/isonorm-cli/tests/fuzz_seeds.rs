@@ -144,12 +144,19 @@ const PROBLEMS: [&str; 9] = [
     "instancenorm x=2x3x4x4 affine=full act=tanh pass=eval",
 ];
 
+/// Inputs that fuzzing once found to panic.
+const FOUND: [&str; 2] = [
+    "groupnorm x=3x0x4 groups=18446744073709551615 pass=backward",
+    "groupnorm x=6x8888888888888884 groups=1 act=relu residual=add pass=backward",
+];
+
 fn problems(more: &str) -> Vec<Vec<u8>> {
     PROBLEMS.map(|problem| format!("{problem}{more}").into_bytes()).to_vec()
 }
 
 #[test]
 fn problem_strings() {
+    FOUND.iter().for_each(|problem| fuzz::problem(problem.as_bytes()));
     drive(&problems(""), fuzz::problem, mutate_words);
 }
 
