@@ -64,28 +64,28 @@ impl fmt::Display for Plan {
                 Some(reason) => writeln!(f, "{label:<10} - {:<18} {reason}", c.name)?,
             }
         }
-        match &self.schedule {
-            Schedule::Empty => writeln!(f, "tiles      none: there are no elements")?,
-            Schedule::Rows(r) => writeln!(
-                f,
-                "tiles      blocks of {} x {} elements, {} part{} a group, {} gradient chunk{}",
-                r.block_segments,
-                r.block_inner,
-                r.parts,
-                plural(r.parts),
-                r.chunks,
-                plural(r.chunks)
-            )?,
-            Schedule::Columns(c) => writeln!(
-                f,
-                "tiles      {} columns, {} part{} of the rows, {} gradient chunk{}",
-                c.tile,
-                c.parts,
-                plural(c.parts),
+        let (tiles, chunks) = match &self.schedule {
+            Schedule::Empty => ("none: there are no elements".into(), 1),
+            Schedule::Rows(r) => {
+                let (segments, inner) = (r.block_segments, r.block_inner);
+                (
+                    format!(
+                        "blocks of {segments} x {inner} elements, {} a group",
+                        counted(r.parts, "part")
+                    ),
+                    r.chunks,
+                )
+            }
+            Schedule::Columns(c) => (
+                format!("{}, rows in {}", counted(c.tile, "column"), counted(c.parts, "part")),
                 c.chunks,
-                plural(c.chunks)
-            )?,
+            ),
+        };
+        write!(f, "tiles      {tiles}")?;
+        if self.desc.pass.is_backward() {
+            write!(f, ", parameter gradients in {}", counted(chunks, "chunk"))?;
         }
+        writeln!(f)?;
         write!(
             f,
             "bytes      {} compulsory, {} moved ({:.2} times), {} of workspace",
@@ -97,6 +97,7 @@ impl fmt::Display for Plan {
     }
 }
 
-fn plural(n: usize) -> &'static str {
-    if n == 1 { "" } else { "s" }
+/// `1 part`, `2 parts`.
+fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
