@@ -64,7 +64,7 @@ pub fn downloads(context: &Context, steps: &Steps) -> Result<()> {
     println!("  crates   {}", crates(context)?);
     if !steps.need_python() {
         println!("  PyTorch  nothing (left out)");
-    } else if python::present(context).is_some() {
+    } else if python::present(context)?.is_some() {
         println!("  PyTorch  nothing (it is here)");
     } else {
         println!("  PyTorch  {}", python::download_size(&context.python));

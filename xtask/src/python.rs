@@ -1,5 +1,6 @@
 //! A Python with PyTorch: the one that was named, or a virtual environment made here for it and used again.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,6 +14,17 @@ pub const REQUIREMENTS: &str = "scripts/requirements.txt";
 
 /// The version in [`REQUIREMENTS`].
 const TORCH: &str = "2.15.0";
+
+/// What is there beside a torch that links no CUDA; also in [`REQUIREMENTS`].
+const BESIDE_TORCH: [&str; 4] = [
+    "numpy>=2,<3",
+    "typing_extensions>=4.13",
+    "sympy>=1.13.3",
+    "mpmath>=1.1,<1.4",
+];
+
+/// A file in the environment that says what it was made of.
+const RECIPE: &str = "recipe.txt";
 
 #[derive(clap::Args, Clone, Default)]
 pub struct Options {
@@ -53,20 +65,23 @@ fn torch_version(python: &Path) -> Option<String> {
     output(Command::new(python).args(["-c", "import numpy, torch; print(torch.__version__)"]))
 }
 
-/// Whether the version is the wanted one; `2.15.0+cpu` is.
-fn is_wanted(version: &str) -> bool {
-    version.split('+').next() == Some(TORCH)
+/// What the environment is made of; kept in it once it is complete.
+fn recipe(context: &Context) -> Result<String> {
+    let path = context.root.join(REQUIREMENTS);
+    let requirements = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let index = context.python.torch_index.as_deref().unwrap_or("the default index");
+    Ok(format!("# torch from {index}\n{requirements}"))
 }
 
 /// The Python to use when nothing has to be installed any more.
-pub fn present(context: &Context) -> Option<PathBuf> {
+pub fn present(context: &Context) -> Result<Option<PathBuf>> {
     if let Some(python) = &context.python.python {
-        return Some(python.clone());
+        return Ok(Some(python.clone()));
     }
-    let python = interpreter(&environment(context));
-    torch_version(&python)
-        .is_some_and(|version| is_wanted(&version))
-        .then_some(python)
+    let (environment, recipe) = (environment(context), recipe(context)?);
+    let complete = fs::read_to_string(environment.join(RECIPE)).is_ok_and(|was| was == recipe);
+    let python = interpreter(&environment);
+    Ok((complete && torch_version(&python).is_some()).then_some(python))
 }
 
 /// A Python 3 to make the environment with.
@@ -80,14 +95,18 @@ fn system_python() -> Result<&'static str> {
         )
 }
 
-fn install(context: &Context) -> Result<()> {
+/// Makes the environment, or brings it up to date.
+fn install(context: &Context) -> Result<PathBuf> {
     let environment = environment(context);
-    let made = run(Command::new(system_python()?)
-        .args(["-m", "venv", "--clear"])
-        .arg(&environment));
-    made.context("no virtual environment (on Debian and Ubuntu: apt-get install python3-venv)")?;
+    let python = interpreter(&environment);
+    if output(Command::new(&python).args(["-m", "pip", "--version"])).is_none() {
+        let made = run(Command::new(system_python()?)
+            .args(["-m", "venv", "--clear"])
+            .arg(&environment));
+        made.context("no virtual environment (on Debian and Ubuntu: apt-get install python3-venv)")?;
+    }
     let pip = || {
-        let mut command = Command::new(interpreter(&environment));
+        let mut command = Command::new(&python);
         let quiet = [
             "-m",
             "pip",
@@ -100,34 +119,28 @@ fn install(context: &Context) -> Result<()> {
         command
     };
     match &context.python.torch_index {
-        None => run(pip().args(["--requirement", REQUIREMENTS])),
+        None => run(pip().args(["--requirement", REQUIREMENTS]))?,
         Some(index) => {
             run(pip().args([&format!("torch=={TORCH}"), "--index-url", index]))?;
-            run(pip().args(["numpy>=2,<3", "typing_extensions>=4.13"]))
+            run(pip().args(BESIDE_TORCH))?;
         }
     }
+    fs::write(environment.join(RECIPE), recipe(context)?).context("cannot mark the environment as complete")?;
+    Ok(python)
 }
 
 /// A Python that imports torch and numpy; makes the environment when it is not there.
 pub fn ready(context: &Context) -> Result<PathBuf> {
-    let python = match present(context) {
+    let python = match present(context)? {
         Some(python) => python,
-        None => {
-            install(context)?;
-            interpreter(&environment(context))
-        }
+        None => install(context)?,
     };
-    match torch_version(&python) {
-        Some(version) => println!("torch {version} in {}", python.display()),
-        None => {
-            let why = run(Command::new(&python).args(["-c", "import numpy, torch"]));
-            bail!(
-                "{} cannot import torch and numpy: {:#}",
-                python.display(),
-                why.err().unwrap_or_else(|| anyhow::anyhow!("it could just now"))
-            );
-        }
-    }
+    let Some(version) = torch_version(&python) else {
+        // Once more, where its complaint can be read.
+        run(Command::new(&python).args(["-c", "import numpy, torch"]))?;
+        bail!("{} imports torch only sometimes", python.display());
+    };
+    println!("torch {version} in {}", python.display());
     Ok(python)
 }
 
@@ -136,13 +149,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn builds_of_the_same_version_will_do() {
-        assert!(is_wanted(TORCH) && is_wanted("2.15.0+cpu"));
-        assert!(!is_wanted("2.15.1"));
-    }
-
-    #[test]
-    fn the_requirements_say_the_same_version() {
-        assert!(include_str!("../../scripts/requirements.txt").contains(&format!("torch=={TORCH}\n")));
+    fn the_requirements_say_the_same() {
+        let requirements = include_str!("../../scripts/requirements.txt");
+        let torch = format!("torch=={TORCH}");
+        let wanted = BESIDE_TORCH.into_iter().chain([torch.as_str()]);
+        wanted.for_each(|line| assert!(requirements.lines().any(|l| l == line), "{line}"));
     }
 }

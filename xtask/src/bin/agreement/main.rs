@@ -36,6 +36,7 @@ fn compare_all(options: &Options) -> Result<()> {
     let device = Device::best();
     let bytes = std::fs::read(&options.file).with_context(|| format!("cannot read {}", options.file.display()))?;
     let file = File::parse(&bytes)?;
+    println!("isonorm on {device}");
     let mut report = Report::default();
     for case in file.cases() {
         let case = case?;
@@ -48,7 +49,8 @@ fn compare_all(options: &Options) -> Result<()> {
         report.print_table();
     }
     report.print_disagreements(SHOWN);
-    println!("{}", report.summary(&device, file.torch()));
+    report.print_closest();
+    println!("{}", report.summary(file.torch()));
     if report.disagreements() > 0 {
         bail!("isonorm and PyTorch disagree");
     }
