@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Memory order: nchw or nhwc (by rank also nc, ncl, nlc, ncdhw, ndhwc), channels_first or channels_last
     #[arg(long)]
     pub(super) layout: Option<String>,
-    /// Activation: relu, leaky_relu[:slope], silu, gelu, gelu_tanh, sigmoid, tanh or hardswish
+    /// Activation: relu, leaky_relu or leaky_relu:SLOPE, silu, gelu, gelu_tanh, sigmoid, tanh or hardswish
     #[arg(long, value_name = "NAME")]
     pub(super) act: Option<String>,
     /// What to compute: train (the default), eval, backward or backward_eval
