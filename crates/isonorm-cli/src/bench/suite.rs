@@ -9,8 +9,8 @@ pub(super) const DEFAULT: &str = "cpu";
 
 /// Each suite with its text.
 const SUITES: [(&str, &str); 2] = [
-    ("cpu", include_str!("../../../../bench/suites/cpu.txt")),
-    ("smoke", include_str!("../../../../bench/suites/smoke.txt")),
+    ("cpu", include_str!("../../suites/cpu.txt")),
+    ("smoke", include_str!("../../suites/smoke.txt")),
 ];
 
 /// The suites' names.
