@@ -26,7 +26,7 @@ use crate::{Bf16, F16, Real};
 /// ```
 pub trait Element: Copy + Send + Sync + 'static + PartialEq + Debug + Default {
     /// The type that sums of these elements are kept in.
-    type Acc: Real;
+    type Acc: Real + Element<Acc = Self::Acc>;
 
     /// The same number in the accumulator's type; exact.
     fn to_acc(self) -> Self::Acc;

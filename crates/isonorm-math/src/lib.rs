@@ -50,5 +50,5 @@ pub use activation::{Activation, Pointwise};
 pub use element::Element;
 pub use half::{Bf16, F16};
 pub use moments::Moments;
-pub use normalize::{BackwardCoefficients, Centre};
+pub use normalize::{BackwardCoefficients, Normalizer};
 pub use real::Real;

@@ -7,11 +7,10 @@
 //! y = x̂ · weight + bias
 //! ```
 //!
-//! The mean is carried as two numbers, [`Centre`]: `hi`, the mean rounded, and `lo`, what rounding left. Where
-//! |mean| ≫ deviation, every x lies between hi/2 and 2·hi, so `x − hi` is exact by Sterbenz's lemma, and taking `lo`
-//! off the small remainder loses nothing. A mean rounded to one number would shift every x̂ by up to
-//! half a unit in the last place of the mean, times rstd. (P. H. Sterbenz, *Floating-Point Computation*, 1974,
-//! theorem 4.3.1.)
+//! A mean rounded to one number would shift every x̂ by up to half a unit in the last place of the mean, times rstd. So
+//! a [`Normalizer`] carries it as two: `centre`, the mean rounded, and what rounding left, already multiplied by rstd, as
+//! `offset`. Where |mean| ≫ deviation, every x lies between centre/2 and 2·centre, so `x − centre` is exact by Sterbenz's
+//! lemma, and one fused multiply-add does the rest. (P. H. Sterbenz, *Floating-Point Computation*, 1974, theorem 4.3.1.)
 //!
 //! # Backward
 //!
@@ -29,47 +28,54 @@
 
 use crate::Real;
 
-/// A mean in two numbers, `hi + lo`; the [module](self) says why.
+/// What normalizes a group; the [module](self) says why these three.
 ///
 /// ```
-/// use isonorm_math::Centre;
-/// use isonorm_math::normalize::normalized;
+/// use isonorm_math::Normalizer;
 ///
 /// let mean = 16_777_217.0f64; // 2²⁴ + 1: between two neighbours in f32
-/// let centre = Centre::<f32>::from_f64(mean);
-/// assert_eq!(f64::from(centre.hi) + f64::from(centre.lo), mean);
-/// assert_eq!(normalized(16_777_218.0, centre.hi, centre.lo, 1.0), 1.0);
+/// let n = Normalizer::<f32>::new(mean, 1.0);
+/// assert_eq!(n.apply(16_777_218.0), 1.0);
+/// assert_eq!(n.apply(16_777_216.0), -1.0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Centre<R> {
+pub struct Normalizer<R> {
     /// The mean, rounded.
-    pub hi: R,
-    /// The mean less `hi`, rounded.
-    pub lo: R,
+    pub centre: R,
+    /// 1 / √(variance + eps).
+    pub rstd: R,
+    /// (centre − mean) · rstd: what rounding the mean left.
+    pub offset: R,
 }
 
-impl<R: Real> Centre<R> {
-    /// Splits a mean. For `f64` itself, `lo` is 0.
+impl<R: Real> Normalizer<R> {
+    /// From a mean and a reciprocal standard deviation. For `f64` itself, `offset` is 0.
     #[inline(always)]
-    pub fn from_f64(mean: f64) -> Self {
-        let hi = R::from_f64(mean);
-        let lo = R::from_f64(mean - hi.to_f64());
-        Self { hi, lo }
+    pub fn new(mean: f64, rstd: f64) -> Self {
+        let centre = R::from_f64(mean);
+        let rest = centre.to_f64() - mean;
+        // Not 0 · ∞ where the variance and eps are 0, nor ∞ − ∞ where the mean is no number.
+        let offset = if rest == 0.0 || !mean.is_finite() { 0.0 } else { rest * rstd };
+        Self {
+            centre,
+            rstd: R::from_f64(rstd),
+            offset: R::from_f64(offset),
+        }
     }
 
-    /// `(x − hi) − lo`: the distance of `x` from the mean.
+    /// x̂ of `x`.
     #[inline(always)]
-    pub fn distance(self, x: R) -> R {
-        (x - self.hi) - self.lo
+    pub fn apply(self, x: R) -> R {
+        normalized(x, self.centre, self.rstd, self.offset)
     }
 }
 
-/// `x̂ = ((x − hi) − lo) · rstd`, for a mean `hi + lo`.
+/// `x̂ = (x − centre) · rstd + offset`, the product and the sum rounded once.
 ///
-/// Scalars, not a [`Centre`], so that a loop can hold either of them in a vector.
+/// Scalars, not a [`Normalizer`], so that a loop can hold any of them in a vector.
 #[inline(always)]
-pub fn normalized<R: Real>(x: R, hi: R, lo: R, rstd: R) -> R {
-    ((x - hi) - lo) * rstd
+pub fn normalized<R: Real>(x: R, centre: R, rstd: R, offset: R) -> R {
+    (x - centre).mul_add(rstd, offset)
 }
 
 /// `x̂ · weight + bias`, rounded once.

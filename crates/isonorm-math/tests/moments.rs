@@ -1,7 +1,7 @@
 //! Moments merge in any grouping, and normalization keeps its digits far from 0.
 
 use isonorm_math::normalize::{affine, input_gradient, normalized};
-use isonorm_math::{BackwardCoefficients, Centre, Moments, Real};
+use isonorm_math::{BackwardCoefficients, Moments, Normalizer, Real};
 use proptest::prelude::*;
 
 /// Two passes: the reference for every other way.
@@ -57,11 +57,11 @@ proptest! {
     }
 
     #[test]
-    fn centre_carries_the_mean(mean in -1e9..1e9f64) {
-        let centre = Centre::<f32>::from_f64(mean);
-        let carried = centre.hi.to_f64() + centre.lo.to_f64();
-        prop_assert!((carried - mean).abs() <= 2f64.powi(-48) * mean.abs());
-        prop_assert_eq!(Centre::<f64>::from_f64(mean), Centre { hi: mean, lo: 0.0 });
+    fn a_normalizer_carries_the_mean(mean in -1e9..1e9f64, rstd in 1e-6..1e6f64) {
+        let n = Normalizer::<f32>::new(mean, rstd);
+        let carried = n.centre.to_f64() - n.offset.to_f64() / rstd;
+        prop_assert!((carried - mean).abs() <= 2f64.powi(-47) * mean.abs());
+        prop_assert_eq!(Normalizer::<f64>::new(mean, rstd), Normalizer { centre: mean, rstd, offset: 0.0 });
     }
 }
 
@@ -105,16 +105,23 @@ fn normalizing_far_from_zero() {
     let wide: Vec<f64> = data.iter().map(|&x| f64::from(x)).collect();
     let moments = two_pass(&wide);
     let rstd = moments.rstd(1e-12);
-    let centre = Centre::<f32>::from_f64(moments.mean);
+    let n = Normalizer::<f32>::new(moments.mean, rstd);
     for (&x, &w) in data.iter().zip(&wide) {
         let expected = (w - moments.mean) * rstd;
-        let xhat = normalized(x, centre.hi, centre.lo, rstd as f32);
+        let xhat = n.apply(x);
         assert!(
             (f64::from(xhat) - expected).abs() <= 3e-7 * expected.abs(),
             "{xhat} {expected}"
         );
-        assert_eq!(centre.distance(x) * rstd as f32, xhat);
     }
+}
+
+#[test]
+fn without_variance_the_mean_itself_has_no_number() {
+    let n = Normalizer::<f32>::new(0.5, f64::INFINITY);
+    assert!(n.apply(0.5).is_nan());
+    assert_eq!(n.apply(0.75), f32::INFINITY);
+    assert!(Normalizer::<f32>::new(f64::NAN, 1.0).apply(0.0).is_nan());
 }
 
 /// The gradient against central differences of Σ dyᵢ · yᵢ.
@@ -127,12 +134,12 @@ fn input_gradient_is_the_derivative() {
         let moments = two_pass(x);
         let rstd = moments.rstd(eps);
         (0..5)
-            .map(|i| dy[i] * affine(normalized(x[i], moments.mean, 0.0, rstd), weight[i], bias))
+            .map(|i| dy[i] * affine(normalized(x[i], moments.mean, rstd, 0.0), weight[i], bias))
             .sum()
     };
     let moments = two_pass(&x);
     let rstd = moments.rstd(eps);
-    let xhat = x.map(|x| normalized(x, moments.mean, 0.0, rstd));
+    let xhat = x.map(|x| normalized(x, moments.mean, rstd, 0.0));
     let wg: Vec<f64> = (0..5).map(|i| dy[i] * weight[i]).collect();
     let coefficients = BackwardCoefficients {
         mean_g: wg.iter().sum::<f64>() / 5.0,

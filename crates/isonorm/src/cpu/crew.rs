@@ -1,9 +1,10 @@
 //! Hands tasks to threads.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
-use super::Isa;
-use super::isa::Kernel;
+use super::isa::Vectors;
 use super::stream;
 
 /// Bytes that one hand-over should be worth: fewer, and handing over costs more than the work.
@@ -13,14 +14,15 @@ const SERIAL_BYTES: usize = 256 << 10;
 
 /// The threads of the pool that the caller runs in.
 pub(super) struct Crew {
-    isa: Isa,
+    /// What kernels are run with.
+    pub(super) vectors: Vectors,
     /// Bytes that the whole pass moves.
     bytes: usize,
 }
 
 impl Crew {
-    pub(super) fn new(isa: Isa, bytes: usize) -> Crew {
-        Crew { isa, bytes }
+    pub(super) fn new(vectors: Vectors, bytes: usize) -> Crew {
+        Crew { vectors, bytes }
     }
 
     /// Whether a pass over this many bytes is worth more than one thread.
@@ -29,21 +31,22 @@ impl Crew {
     }
 
     /// Runs tasks `0..tasks`, about equal ones that touch disjoint memory, in any order; returns when all have ended and
-    /// their stores can be seen.
-    pub(super) fn for_each<K: Kernel<Output = ()>>(&self, tasks: usize, task: impl Fn(usize) -> K + Sync) {
-        let range = |start: usize, end: usize| {
-            for index in start..end {
-                self.isa.run(task(index));
-            }
+    /// their stores can be seen. A thread is given a range of tasks, so that it sets up its working space once.
+    pub(super) fn for_each(&self, tasks: usize, work: impl Fn(Range<usize>) + Sync) {
+        let run = |tasks: Range<usize>| {
+            work(tasks);
             stream::fence();
         };
-        if tasks <= 1 || !Crew::pays(self.bytes) {
-            return range(0, tasks);
+        if tasks == 0 {
+            return;
+        }
+        if tasks == 1 || !Crew::pays(self.bytes) || rayon::current_num_threads() == 1 {
+            return run(0..tasks);
         }
         let step = (tasks as u128 * BYTES_PER_HANDOVER as u128 / self.bytes as u128) as usize;
         let step = step.clamp(1, tasks);
         (0..tasks.div_ceil(step))
             .into_par_iter()
-            .for_each(|i| range(i * step, ((i + 1) * step).min(tasks)));
+            .for_each(|i| run(i * step..((i + 1) * step).min(tasks)));
     }
 }

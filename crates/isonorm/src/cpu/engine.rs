@@ -2,9 +2,9 @@
 
 use isonorm_math::{Bf16, Element, F16};
 
-use super::chunk::{BackwardChunks, ForwardChunks};
 use super::columns::{self, ColumnsBackward, ColumnsForward};
 use super::crew::Crew;
+use super::elementwise::{BackwardElements, ForwardElements};
 use super::memory::{Dest, Numbers, Scratch, Source};
 use super::parameters::{GradientSums, Parameters};
 use super::rows::{self, RowsBackward, RowsForward};
@@ -76,13 +76,13 @@ impl ForElement for ForwardWork<'_> {
         } = arguments;
         let (x, y) = through::<T>(data);
         let Some(y) = y else { return };
-        let chunks = ForwardChunks {
-            x,
-            y,
-            residual: residual.map(Source::new),
-            activation: desc.get_activation(),
-            streaming: streams(plan),
-        };
+        let elements = ForwardElements::new(
+            (x, y, desc.is_in_place()),
+            residual.map(Source::new),
+            desc.get_activation(),
+            streams(plan),
+            crew.vectors,
+        );
         let parameters = Parameters::new(geometry, weight, bias, (scratch, regions.parameters));
         let given = running.as_ref().and_then(|r| Given::new(r, desc, geometry));
         let outcome = Outcome::new(
@@ -101,7 +101,7 @@ impl ForElement for ForwardWork<'_> {
                     &RowsForward {
                         plan,
                         geometry,
-                        chunks,
+                        elements,
                         parameters,
                         centred,
                         given,
@@ -115,9 +115,10 @@ impl ForElement for ForwardWork<'_> {
             Schedule::Columns(plan) => {
                 columns::forward(
                     &ColumnsForward {
+                        vectors: crew.vectors,
                         plan,
                         geometry,
-                        chunks,
+                        elements,
                         parameters,
                         centred,
                         given,
@@ -176,15 +177,14 @@ impl ForElement for BackwardWork<'_> {
             (None, None) => unreachable!("arguments were checked"),
         };
         let (dy, dx) = through::<T>(data);
-        let chunks = BackwardChunks {
-            x: Source::new(x),
-            dy,
-            residual: residual.map(Source::<T>::new),
-            dx,
-            dresidual: dresidual.map(Dest::new),
-            activation: desc.get_activation(),
-            streaming: streams(plan),
-        };
+        let elements = BackwardElements::new(
+            Source::new(x),
+            (dy, dx, desc.is_in_place()),
+            (residual.map(Source::new), dresidual.map(Dest::new)),
+            desc.get_activation(),
+            streams(plan),
+            crew.vectors,
+        );
         let parameters = Parameters::new(geometry, weight, bias, (scratch, regions.parameters));
         let centred = desc.get_norm().is_centred();
         let (parts, staging) = (regions.parts, regions.staging);
@@ -194,9 +194,10 @@ impl ForElement for BackwardWork<'_> {
             Schedule::Rows(plan) => {
                 let gradients = GradientSums::new(scratch, regions.gradients, plan.chunks, geometry.parameters);
                 let pass = RowsBackward {
+                    vectors: crew.vectors,
                     plan,
                     geometry,
-                    chunks,
+                    elements,
                     parameters,
                     centred,
                     statistics,
@@ -213,9 +214,10 @@ impl ForElement for BackwardWork<'_> {
                 let len = plan.accumulators(geometry);
                 let gradients = GradientSums::new(scratch, regions.gradients, plan.chunks, len);
                 let pass = ColumnsBackward {
+                    vectors: crew.vectors,
                     plan,
                     geometry,
-                    chunks,
+                    elements,
                     parameters,
                     centred,
                     statistics,

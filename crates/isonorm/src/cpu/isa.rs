@@ -63,6 +63,17 @@ impl Isa {
         self == Isa::Baseline
     }
 
+    /// These instructions, or the widest that this machine has.
+    pub(super) fn vectors(self) -> Vectors {
+        Vectors(self.min(Isa::best()))
+    }
+}
+
+/// Instructions that this machine was found to have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vectors(Isa);
+
+impl Vectors {
     /// Runs a kernel compiled for these instructions.
     #[cfg(target_arch = "x86_64")]
     #[inline]
@@ -75,9 +86,9 @@ impl Isa {
         fn avx512<K: Kernel>(kernel: K) -> K::Output {
             kernel.run()
         }
-        match self.min(Isa::best()) {
+        match self.0 {
             Isa::Baseline => kernel.run(),
-            // SAFETY: `best` detected these features, and `self` was capped to it.
+            // SAFETY: `best` detected these features, and `vectors` capped to it.
             Isa::Avx2 => unsafe { avx2(kernel) },
             // SAFETY: as above.
             Isa::Avx512 => unsafe { avx512(kernel) },
@@ -116,8 +127,8 @@ impl FromStr for Isa {
     }
 }
 
-/// A unit of work that is compiled once for each [`Isa`]. `run`, and all it calls, must be `#[inline(always)]`: only inlined
-/// code is compiled for the caller's instructions.
+/// A loop nest that is compiled once for each [`Isa`]: a few thousand elements' work, so that calling it costs nothing. `run`,
+/// and all it calls, must be `#[inline(always)]`: only inlined code is compiled for the caller's instructions.
 pub(super) trait Kernel {
     /// What it returns.
     type Output;

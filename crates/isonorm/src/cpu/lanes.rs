@@ -1,82 +1,156 @@
 //! Sums over contiguous elements in a fixed number of lanes, so that they vectorize and have the same bits whatever the
 //! width of the vectors.
-//!
-//! A lane is a place in a chunk: sums live in an array of a chunk's length, which stays in the first-level cache. That costs
-//! a load and a store an addition, which hide behind memory, and leaves the compiler no choice but to vectorize along the
-//! elements (given a handful of accumulators in registers, it prefers gathers).
+
+use std::hint::black_box;
 
 use isonorm_math::{Element, Real};
 
-use super::chunk::{Buffer, CHUNK};
+use super::elementwise::{Coefficient, Each, Gradient};
 
-/// Running sums of lanes. Rounding errors grow with the number of chunks, not of elements.
-pub(super) struct Lanes<A> {
-    sums: Buffer<A>,
-    /// Lanes in use; those beyond have not been zeroed yet.
-    used: usize,
-}
+/// Lanes of a sum: enough vectors for additions to overlap, few enough for registers.
+const LANES: usize = 64;
+
+/// Running sums of lanes. Rounding errors grow with the number of elements a lane, not of elements.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Lanes<A>([A; LANES]);
 
 impl<A: Real> Lanes<A> {
     /// No sums.
     #[inline(always)]
     pub(super) fn new() -> Lanes<A> {
-        Lanes {
-            sums: [A::ZERO; CHUNK],
-            used: 0,
-        }
-    }
-
-    /// The first `len` sums, to be added to.
-    #[inline(always)]
-    pub(super) fn first(&mut self, len: usize) -> &mut [A] {
-        if len > self.used {
-            self.sums[self.used..len].fill(A::ZERO);
-            self.used = len;
-        }
-        &mut self.sums[..len]
+        Lanes([A::ZERO; LANES])
     }
 
     /// Adds up `x`: `step(sum, element)` is the new sum.
     #[inline(always)]
     pub(super) fn add<T: Element<Acc = A>>(&mut self, x: &[T], step: impl Fn(A, A) -> A) {
-        let (chunks, rest) = x.as_chunks::<CHUNK>();
-        if !chunks.is_empty() {
-            self.first(CHUNK);
-        }
+        let (chunks, rest) = x.as_chunks::<LANES>();
+        // A local copy, for only what is never indexed by a variable is kept in registers.
+        let mut sums = self.0;
         for chunk in chunks {
-            for (sum, v) in self.sums.iter_mut().zip(chunk) {
-                *sum = step(*sum, v.to_acc());
+            for i in 0..LANES {
+                sums[i] = step(sums[i], chunk[i].to_acc());
             }
         }
-        for (sum, v) in self.first(rest.len()).iter_mut().zip(rest) {
+        self.0 = sums;
+        for (sum, v) in self.0.iter_mut().zip(rest) {
             *sum = step(*sum, v.to_acc());
-        }
-    }
-
-    /// Adds up the pairs of a chunk: `step(sum, a, b)` is the new sum.
-    #[inline(always)]
-    pub(super) fn add_pairs(&mut self, a: &[A], b: &[A], step: impl Fn(A, A, A) -> A) {
-        for ((sum, a), b) in self.first(a.len()).iter_mut().zip(a).zip(b) {
-            *sum = step(*sum, *a, *b);
         }
     }
 
     /// The total, added up as a tree; leaves no sums.
     #[inline(always)]
     pub(super) fn take(&mut self) -> A {
-        let mut count = self.used;
-        self.used = 0;
-        if count == 0 {
-            return A::ZERO;
+        let sums = std::mem::replace(self, Lanes::new()).0;
+        let mut quarter = [A::ZERO; LANES / 4];
+        for i in 0..LANES / 4 {
+            quarter[i] = (sums[i] + sums[i + 16]) + (sums[i + 32] + sums[i + 48]);
         }
-        while count > 1 {
-            let half = count.div_ceil(2);
-            let (low, high) = self.sums[..count].split_at_mut(half);
-            for (low, high) in low.iter_mut().zip(high) {
-                *low += *high;
+        // Otherwise the compiler takes the tree for scalars from its root up to its 64 leaves, which is three times as slow.
+        let quarter = black_box(quarter);
+        let [a, b] = halve::<A, 4, 2>(halve::<A, 8, 4>(halve::<A, 16, 8>(quarter)));
+        a + b
+    }
+}
+
+/// Sums of the first half with the second.
+#[inline(always)]
+fn halve<A: Real, const LEN: usize, const HALF: usize>(sums: [A; LEN]) -> [A; HALF] {
+    let mut halves = [A::ZERO; HALF];
+    for i in 0..HALF {
+        halves[i] = sums[i] + sums[i + HALF];
+    }
+    halves
+}
+
+/// Running sums of `g·x̂` and of `g`.
+#[derive(Clone, Copy)]
+pub(super) struct GradientLanes<A> {
+    pub(super) gx: Lanes<A>,
+    pub(super) g: Lanes<A>,
+}
+
+impl<A: Real> GradientLanes<A> {
+    /// No sums.
+    #[inline(always)]
+    pub(super) fn new() -> GradientLanes<A> {
+        GradientLanes {
+            gx: Lanes::new(),
+            g: Lanes::new(),
+        }
+    }
+
+    /// Adds up `len` elements.
+    #[inline(always)]
+    pub(super) fn add<G: Gradient<A>>(&mut self, gradient: G, len: usize) {
+        let body = len / LANES * LANES;
+        let (mut gx, mut g) = (self.gx.0, self.g.0);
+        for start in (0..body).step_by(LANES) {
+            let gradient = gradient.part(start, LANES);
+            for i in 0..LANES {
+                let (xhat, gradient) = gradient.at(i);
+                gx[i] = gradient.mul_add(xhat, gx[i]);
+                g[i] += gradient;
             }
-            count = half;
         }
-        self.sums[0]
+        (self.gx.0, self.g.0) = (gx, g);
+        let rest = len - body;
+        let (gradient, gx, g) = (gradient.part(body, rest), &mut self.gx.0[..rest], &mut self.g.0[..rest]);
+        for i in 0..rest {
+            let (xhat, gradient) = gradient.at(i);
+            gx[i] = gradient.mul_add(xhat, gx[i]);
+            g[i] += gradient;
+        }
+    }
+
+    /// Adds up elements times their weights; and, element by element, to the gradients of weight and bias.
+    #[inline(always)]
+    pub(super) fn add_weighted<G: Gradient<A>>(
+        &mut self,
+        gradient: G,
+        weight: Each<'_, A>,
+        parameters: Option<[&mut [A]; 2]>,
+    ) {
+        let len = weight.0.len();
+        self.add(Weighted { gradient, weight }, len);
+        if let Some([dweight, dbias]) = parameters {
+            // A loop of its own, for one that also stores would not keep the lanes in registers.
+            let (gradient, dweight, dbias) = (gradient.part(0, len), &mut dweight[..len], &mut dbias[..len]);
+            for i in 0..len {
+                let (xhat, g) = gradient.at(i);
+                dweight[i] = g.mul_add(xhat, dweight[i]);
+                dbias[i] += g;
+            }
+        }
+    }
+
+    /// The totals of `g·x̂` and of `g`; leaves no sums.
+    #[inline(always)]
+    pub(super) fn take(&mut self) -> (A, A) {
+        (self.gx.take(), self.g.take())
+    }
+}
+
+/// The gradient times the weight of each element.
+#[derive(Clone, Copy)]
+struct Weighted<'w, G, A> {
+    gradient: G,
+    weight: Each<'w, A>,
+}
+
+impl<G: Gradient<A>, A: Real> Gradient<A> for Weighted<'_, G, A> {
+    #[inline(always)]
+    fn at(&self, index: usize) -> (A, A) {
+        let (xhat, g) = self.gradient.at(index);
+        (xhat, g * self.weight.at(index))
+    }
+
+    #[inline(always)]
+    fn part(self, start: usize, len: usize) -> Self {
+        Weighted {
+            gradient: self.gradient.part(start, len),
+            weight: self.weight.part(start, len),
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The CPU engine.
 
-mod chunk;
 mod columns;
 mod crew;
+mod elementwise;
 mod engine;
 mod isa;
 mod lanes;
@@ -102,7 +102,7 @@ impl Cpu {
     /// Runs work in this device's pool, or where the caller is when it is too small for several threads.
     fn run<W: ForElement + Send>(&self, plan: &Plan, work: impl FnOnce(Crew) -> W + Send) {
         let bytes = plan.traffic().compulsory_bytes as usize;
-        let run = || with_element(plan.desc().get_dtype(), work(Crew::new(self.properties.isa, bytes)));
+        let run = || with_element(plan.desc().get_dtype(), work(Crew::new(self.properties.isa.vectors(), bytes)));
         match &self.pool {
             Some(pool) if Crew::pays(bytes) => pool.install(run),
             _ => run(),

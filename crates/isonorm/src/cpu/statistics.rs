@@ -1,8 +1,7 @@
 //! From moments to what normalizes, and to what is saved; running statistics.
 
-use isonorm_math::{Centre, Moments, Real};
+use isonorm_math::{Moments, Normalizer, Real};
 
-use super::chunk::{All, Normalizer};
 use super::memory::{Numbers, Scratch};
 use crate::launch::Running;
 use crate::plan::Region;
@@ -25,33 +24,11 @@ impl GroupStatistics {
     }
 }
 
-/// What normalizes a group: `((x − hi) − lo)·rstd`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GroupNormalizer<A> {
-    pub(super) hi: A,
-    pub(super) lo: A,
-    pub(super) rstd: A,
-}
-
-impl<A: Real> GroupNormalizer<A> {
-    fn new(mean: f64, rstd: f64) -> GroupNormalizer<A> {
-        let centre = Centre::<A>::from_f64(mean);
-        GroupNormalizer {
-            hi: centre.hi,
-            lo: centre.lo,
-            rstd: A::from_f64(rstd),
-        }
-    }
-
-    /// The same for every element of a chunk.
-    #[inline(always)]
-    pub(super) fn for_all(self) -> Normalizer<All<A>> {
-        Normalizer {
-            hi: All(self.hi),
-            lo: All(self.lo),
-            rstd: All(self.rstd),
-        }
-    }
+/// The median of three elements of a group, which its moments are taken about: near its mean unless most of it is far.
+#[inline(always)]
+pub(super) fn median<A: Real>([a, b, c]: [A; 3]) -> A {
+    let (low, high) = (a.min(b), a.max(b));
+    low.max(high.min(c))
 }
 
 /// Mean and variance that are given: running statistics, one pair a channel.
@@ -78,10 +55,10 @@ impl<'a> Given<'a> {
     }
 
     /// What normalizes group `group`.
-    pub(super) fn normalizer<A: Real>(&self, group: usize) -> GroupNormalizer<A> {
+    pub(super) fn normalizer<A: Real>(&self, group: usize) -> Normalizer<A> {
         let channel = group % self.channels;
         let rstd = 1.0 / (self.var.get(channel) + self.eps).sqrt();
-        GroupNormalizer::new(self.mean.get(channel), rstd)
+        Normalizer::new(self.mean.get(channel), rstd)
     }
 }
 
@@ -160,15 +137,15 @@ impl<'a> Outcome<'a> {
     }
 
     /// What normalizes a group with these statistics.
-    pub(super) fn normalizer<A: Real>(&self, s: GroupStatistics) -> GroupNormalizer<A> {
-        GroupNormalizer::new(s.mean, self.rstd(s))
+    pub(super) fn normalizer<A: Real>(&self, s: GroupStatistics) -> Normalizer<A> {
+        Normalizer::new(s.mean, self.rstd(s))
     }
 
     /// Saves a group's statistics and returns what normalizes it.
     ///
     /// # Safety
     /// No other task finishes this group.
-    pub(super) unsafe fn finish_group<A: Real>(&self, group: usize, s: GroupStatistics) -> GroupNormalizer<A> {
+    pub(super) unsafe fn finish_group<A: Real>(&self, group: usize, s: GroupStatistics) -> Normalizer<A> {
         // SAFETY: this function's contract.
         unsafe {
             if let Some(mean) = &self.saved_mean {
@@ -232,10 +209,10 @@ pub(super) enum BackwardStatistics<'a> {
 
 impl BackwardStatistics<'_> {
     /// What normalizes group `group`.
-    pub(super) fn normalizer<A: Real>(&self, group: usize) -> GroupNormalizer<A> {
+    pub(super) fn normalizer<A: Real>(&self, group: usize) -> Normalizer<A> {
         match self {
             BackwardStatistics::Saved { mean, rstd } => {
-                GroupNormalizer::new(mean.map_or(0.0, |m| m.get(group)), rstd.get(group))
+                Normalizer::new(mean.map_or(0.0, |m| m.get(group)), rstd.get(group))
             }
             BackwardStatistics::Given(given) => given.normalizer(group),
         }

@@ -50,7 +50,11 @@ impl AffineIndex {
 
     /// The parameter's index of the first element of the segment at `(kept, outer)`.
     pub fn of_segment(&self, kept: usize, outer: usize) -> usize {
-        (kept % self.kept_modulus) * self.kept_stride + outer * self.outer_stride
+        let by_kept = match self.kept_stride {
+            0 => 0,
+            stride => (kept % self.kept_modulus) * stride,
+        };
+        by_kept + outer * self.outer_stride
     }
 }
 

@@ -27,6 +27,9 @@ const CHUNKS: usize = 64;
 pub(crate) struct ColumnsPlan {
     /// Columns of a tile: whole groups.
     pub(crate) tile: usize,
+    /// Rows that a loop runs over at once, where a tile is a whole short row. A power of two: a block is whole lines. Follows
+    /// from the geometry alone, as it fixes the order of summation.
+    pub(crate) joined_rows: usize,
     /// Parts that the rows of a batch entry are cut into. Fixes the order of summation, so it follows from the geometry
     /// alone.
     pub(crate) parts: usize,
@@ -81,6 +84,13 @@ pub(super) fn plan(
 
     let column_bytes = g.outer * element * tensors;
     let fitting = whole_groups(p.l2_bytes * 3 / 4 / column_bytes.max(1));
+    // A row that is joined to others is a tile for every cache.
+    let joined_rows = if by_row {
+        1
+    } else {
+        (WIDEST_TILE / g.row()).clamp(1, BLOCK_ROWS).checked_ilog2().map_or(1, |log| 1 << log)
+    };
+    let narrowest = if joined_rows > 1 { g.row() } else { narrowest };
     let fits = narrowest * column_bytes <= p.l2_bytes * 3 / 4;
     let resident_tile = fitting.clamp(narrowest, widest);
 
@@ -100,6 +110,7 @@ pub(super) fn plan(
     let tile = if resident && !by_row { resident_tile } else { widest };
     let mut plan = ColumnsPlan {
         tile,
+        joined_rows,
         parts,
         split,
         by_row,

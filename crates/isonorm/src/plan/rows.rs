@@ -27,6 +27,10 @@ pub(crate) struct RowsPlan {
     pub(crate) block_segments: usize,
     /// Elements of a segment in a block.
     pub(crate) block_inner: usize,
+    /// Blocks of a segment.
+    pub(crate) blocks_per_segment: usize,
+    /// Blocks of a group.
+    pub(crate) blocks: usize,
     /// Parts of a group. Fixes the order of summation, so it follows from the geometry alone.
     pub(crate) parts: usize,
     /// Whether the parts of a group go to different tasks.
@@ -40,20 +44,10 @@ pub(crate) struct RowsPlan {
 }
 
 impl RowsPlan {
-    /// Blocks of a segment.
-    pub(crate) fn blocks_per_segment(&self, g: &Geometry) -> usize {
-        g.inner.div_ceil(self.block_inner)
-    }
-
-    /// Blocks of a group.
-    pub(crate) fn blocks(&self, g: &Geometry) -> usize {
-        g.outer.div_ceil(self.block_segments) * self.blocks_per_segment(g)
-    }
-
     /// The blocks of a part of a group.
-    pub(crate) fn part_blocks(&self, g: &Geometry, part: usize) -> std::ops::Range<usize> {
-        let blocks = self.blocks(g);
-        share(blocks, self.parts, part)
+    #[inline(always)]
+    pub(crate) fn part_blocks(&self, part: usize) -> std::ops::Range<usize> {
+        share(self.blocks, self.parts, part)
     }
 
     /// Whether every element of a group has a weight and bias of its own.
@@ -74,7 +68,11 @@ fn per_element(g: &Geometry, run: usize) -> bool {
 }
 
 /// The `index`-th of `parts` nearly equal shares of `0..total`.
+#[inline(always)]
 pub(crate) fn share(total: usize, parts: usize, index: usize) -> std::ops::Range<usize> {
+    if parts == 1 {
+        return 0..total;
+    }
     let at = |i: usize| (total as u128 * i as u128 / parts as u128) as usize;
     at(index)..at(index + 1)
 }
@@ -105,6 +103,7 @@ pub(super) fn plan(
     } else {
         (BLOCK / g.inner).clamp(1, g.outer)
     };
+    let blocks_per_segment = g.inner.div_ceil(block_inner);
     let groups = g.groups();
     let per_element = per_element(g, run);
     let by_rows = backward && per_element && groups >= FEW_ROWS;
@@ -116,13 +115,15 @@ pub(super) fn plan(
     let mut plan = RowsPlan {
         block_segments,
         block_inner,
+        blocks_per_segment,
+        blocks: g.outer.div_ceil(block_segments) * blocks_per_segment,
         parts: 1,
         split: false,
         run,
         chunks: 1,
         resident: false,
     };
-    plan.parts = parts_wanted.clamp(1, plan.blocks(g));
+    plan.parts = parts_wanted.clamp(1, plan.blocks);
 
     let tensors = 1 + usize::from(backward) + usize::from(desc.has_residual() && desc.backward_needs_preactivation());
     let group_bytes = g.group_size() * desc.get_dtype().bytes() * tensors;

@@ -3,24 +3,27 @@
 
 use std::ops::Range;
 
-use isonorm_math::{BackwardCoefficients, Element, Real};
+use isonorm_math::{BackwardCoefficients, Element, Normalizer, Real};
 
-use super::{Tile, TileLayout, TileNormalizer, TileParameters};
+use super::{LaneSums, TileLayout, TileNormalizer, TileParameters, gather, spread};
 use crate::Geometry;
-use crate::cpu::chunk::{All, BackwardChunks, BackwardSpace, Each};
 use crate::cpu::crew::Crew;
-use crate::cpu::isa::Kernel;
-use crate::cpu::lanes::Lanes;
+use crate::cpu::elementwise::{
+    AffineMap, All, BackwardElements, BackwardSpace, CHUNK, Coefficient, Gradient, GradientVisitor, InputGradient,
+};
+use crate::cpu::isa::{Kernel, Vectors};
+use crate::cpu::lanes::GradientLanes;
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::{GradientSums, Parameters};
 use crate::cpu::statistics::BackwardStatistics;
-use crate::plan::{BLOCK_ROWS, ColumnsPlan, Region, WIDEST_TILE, share};
+use crate::plan::{BLOCK_ROWS, ColumnsPlan, Region, share};
 
 /// Everything that the tasks of a backward pass share.
 pub(in crate::cpu) struct ColumnsBackward<'a, T: Element> {
+    pub(in crate::cpu) vectors: Vectors,
     pub(in crate::cpu) plan: &'a ColumnsPlan,
     pub(in crate::cpu) geometry: &'a Geometry,
-    pub(in crate::cpu) chunks: BackwardChunks<'a, T>,
+    pub(in crate::cpu) elements: BackwardElements<'a, T>,
     pub(in crate::cpu) parameters: Parameters<'a, T::Acc>,
     /// Whether a mean was subtracted.
     pub(in crate::cpu) centred: bool,
@@ -31,100 +34,77 @@ pub(in crate::cpu) struct ColumnsBackward<'a, T: Element> {
     pub(in crate::cpu) parts: Region,
 }
 
-/// `Σ g·x̂` and `Σ g` of each column (each term times the row's weight, when parameters differ by row).
-struct ColumnSums<A> {
-    gx: Tile<A>,
-    g: Tile<A>,
-}
-
-impl<A: Real> ColumnSums<A> {
-    #[inline(always)]
-    fn zero() -> ColumnSums<A> {
-        ColumnSums {
-            gx: [A::ZERO; WIDEST_TILE],
-            g: [A::ZERO; WIDEST_TILE],
-        }
-    }
-
-    #[inline(always)]
-    fn add<B: Real>(&mut self, gx: &[B], g: &[B]) {
-        self.gx
-            .iter_mut()
-            .zip(gx)
-            .for_each(|(s, v)| *s += A::from_f64(v.to_f64()));
-        self.g
-            .iter_mut()
-            .zip(g)
-            .for_each(|(s, v)| *s += A::from_f64(v.to_f64()));
-    }
-
-    /// Adds a chunk of a row.
-    #[inline(always)]
-    fn add_chunk(&mut self, columns: Range<usize>, (g, xhat): (&[A], &[A]), row_weight: A) {
-        let sums = self.gx[columns.clone()].iter_mut().zip(&mut self.g[columns]);
-        for ((gx_sum, g_sum), (xhat, g)) in sums.zip(xhat.iter().zip(g)) {
-            let wg = *g * row_weight;
-            *gx_sum = wg.mul_add(*xhat, *gx_sum);
-            *g_sum += wg;
-        }
-    }
-}
-
-/// `mean(w·g·x̂)` and `mean(w·g)` of each column's group.
-type TileMeans<A> = ColumnSums<A>;
-
-impl<A: Real> TileMeans<A> {
-    #[inline(always)]
-    fn chunk(&self, columns: Range<usize>) -> BackwardCoefficients<Each<'_, A>> {
-        BackwardCoefficients {
-            mean_g: Each(&self.g[columns.clone()]),
-            mean_gx: Each(&self.gx[columns]),
-        }
-    }
-}
-
 /// Runs a backward pass, but for the final addition of the parameters' gradients.
 pub(in crate::cpu) fn backward<T: Element>(pass: &ColumnsBackward<'_, T>, crew: &Crew) {
     let (g, plan) = (pass.geometry, pass.plan);
     let (tiles, parts) = (plan.tiles(g), plan.parts);
-    let all = g.batch * tiles;
-    if !plan.split && plan.by_row {
-        return crew.for_each(plan.chunks, |chunk| Tiles {
-            pass,
-            chunk,
-            tiles: share(all, plan.chunks, chunk),
-            step: 1,
-        });
-    }
     if !plan.split {
-        // Tiles have accumulators of their own; a chunk is a share of the batch.
-        return crew.for_each(plan.chunks * tiles, |task| {
-            let (chunk, tile) = (task / tiles, task % tiles);
-            let batch = share(g.batch, plan.chunks, chunk);
-            Tiles {
-                pass,
-                chunk,
-                tiles: batch.start * tiles + tile..batch.end * tiles,
-                step: tiles,
-            }
-        });
+        // Tiles have accumulators of their own, unless parameters differ by row.
+        let tasks = if plan.by_row { plan.chunks } else { plan.chunks * tiles };
+        return crew.for_each(tasks, |tasks| pass.whole_tiles(tasks));
     }
-    crew.for_each(all * parts, |task| PartOfTile {
-        pass,
-        part: task / all,
-        tile: task % all,
-    });
+    crew.for_each(g.batch * tiles * parts, |tasks| pass.sum_parts(tasks));
     pass.add_up_parts();
     if pass.second_sweep() {
-        let last = all * parts - 1;
-        crew.for_each(all * parts, |task| {
-            let task = last - task;
-            WritePart {
-                pass,
-                part: task / all,
-                tile: task % all,
+        crew.for_each(g.batch * tiles * parts, |tasks| pass.write_parts(tasks));
+    }
+}
+
+/// The first sweep over a line.
+struct SumLine<'s, A, I> {
+    len: usize,
+    sums: &'s mut LaneSums<A>,
+    /// What the sums of the columns are weighted by, and the sums of the row, when parameters differ by row.
+    of_row: Option<(A, &'s mut GradientLanes<A>)>,
+    /// The results, when they do not depend on the sums.
+    write: Option<I>,
+}
+
+impl<T, N, W, M> GradientVisitor<T> for SumLine<'_, T::Acc, InputGradient<'_, '_, T, N, W, M>>
+where
+    T: Element,
+    N: Coefficient<Normalizer<T::Acc>>,
+    W: Coefficient<AffineMap<T::Acc>>,
+    M: Coefficient<BackwardCoefficients<T::Acc>>,
+{
+    #[inline(always)]
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) {
+        let SumLine { len, sums, of_row, write } = self;
+        let (of_line, gx_sums, g_sums) = (gradient.part(0, len), &mut sums.gx[..len], &mut sums.g[..len]);
+        if let Some((weight, of_row)) = of_row {
+            for i in 0..len {
+                let (xhat, g) = of_line.at(i);
+                let wg = g * weight;
+                gx_sums[i] = wg.mul_add(xhat, gx_sums[i]);
+                g_sums[i] += wg;
             }
-        });
+            of_row.add(gradient, len);
+        } else {
+            for i in 0..len {
+                let (xhat, g) = of_line.at(i);
+                gx_sums[i] = g.mul_add(xhat, gx_sums[i]);
+                g_sums[i] += g;
+            }
+        }
+        if let Some(write) = write {
+            write.write(gradient, out);
+        }
+    }
+}
+
+/// The second sweep over a line.
+struct WriteLine<I>(I);
+
+impl<T, N, W, M> GradientVisitor<T> for WriteLine<InputGradient<'_, '_, T, N, W, M>>
+where
+    T: Element,
+    N: Coefficient<Normalizer<T::Acc>>,
+    W: Coefficient<AffineMap<T::Acc>>,
+    M: Coefficient<BackwardCoefficients<T::Acc>>,
+{
+    #[inline(always)]
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) {
+        self.0.write(gradient, out);
     }
 }
 
@@ -136,123 +116,48 @@ impl<'a, T: Element> ColumnsBackward<'a, T> {
 
     /// Whether `dx` has to wait for the sums.
     fn second_sweep(&self) -> bool {
-        self.chunks.writes() && self.statistics.depend_on_x()
+        self.elements.writes() && self.statistics.depend_on_x()
     }
 
-    #[inline(always)]
-    fn normalizer(&self, tile: &TileLayout<'_>) -> TileNormalizer<T::Acc> {
-        let mut normalizer = TileNormalizer::new();
-        for (group, columns) in tile.each_group() {
-            normalizer.set(columns, self.statistics.normalizer(group));
-        }
-        normalizer
-    }
-
-    /// The first sweep over some rows of a tile: the sums; and the results, when they do not depend on the sums.
-    ///
-    /// # Safety
-    /// No other task touches these elements, nor (by row) the accumulators of this chunk.
-    #[inline(always)]
-    unsafe fn sum(
-        &self,
-        tile: &TileLayout<'_>,
-        rows: Range<usize>,
-        normalizer: &TileNormalizer<T::Acc>,
-        parameters: &mut TileParameters<'_, T::Acc>,
-        chunk: usize,
-    ) -> ColumnSums<f64> {
-        let writes = !self.statistics.depend_on_x() && self.chunks.writes();
-        let none = BackwardCoefficients {
-            mean_g: All(T::Acc::ZERO),
-            mean_gx: All(T::Acc::ZERO),
-        };
-        let mut total = ColumnSums::<f64>::zero();
-        let mut space = BackwardSpace::new();
-        let mut of_row = [Lanes::new(), Lanes::new()];
-        for block in rows.clone().step_by(BLOCK_ROWS) {
-            let mut sums = ColumnSums::<T::Acc>::zero();
-            for row in block..(block + BLOCK_ROWS).min(rows.end) {
-                let row_weight = parameters.enter(tile, row);
-                for columns in tile.chunks() {
-                    let (at, len) = (tile.offset(row) + columns.start, columns.len());
-                    let (n, affine) = (normalizer.chunk(columns.clone()), parameters.chunk(columns.clone()));
-                    self.chunks.gradient((at, len), n, affine, &mut space);
-                    let (g, xhat) = space.lanes(len);
-                    sums.add_chunk(columns, (g, xhat), row_weight);
-                    if self.plan.by_row {
-                        of_row[0].add_pairs(g, xhat, |s, g, xhat| g.mul_add(xhat, s));
-                        of_row[1].add_pairs(g, xhat, |s, g, _| s + g);
-                    }
-                    if writes {
-                        // SAFETY: this function's contract.
-                        unsafe { self.chunks.write((at, len), n.rstd, affine.weight, none, &mut space) };
-                    }
-                }
-                if self.plan.by_row {
-                    // SAFETY: this function's contract.
-                    let [dweight, dbias] = unsafe { self.gradients.of_chunk(chunk, tile.row_parameter(row), 1) };
-                    dweight[0] += of_row[0].take().to_f64();
-                    dbias[0] += of_row[1].take().to_f64();
-                }
-            }
-            total.add(&sums.gx[..tile.width()], &sums.g[..tile.width()]);
-        }
-        total
-    }
-
-    /// The second sweep over some rows of a tile, the last row first.
-    ///
-    /// # Safety
-    /// No other task touches these elements.
-    #[inline(always)]
-    unsafe fn write(
-        &self,
-        tile: &TileLayout<'_>,
-        rows: Range<usize>,
-        normalizer: &TileNormalizer<T::Acc>,
-        parameters: &mut TileParameters<'_, T::Acc>,
-        means: &TileMeans<T::Acc>,
-    ) {
-        let mut space = BackwardSpace::new();
-        for row in rows.rev() {
-            parameters.enter(tile, row);
-            for columns in tile.chunks() {
-                let (at, len) = (tile.offset(row) + columns.start, columns.len());
-                let (n, affine) = (normalizer.chunk(columns.clone()), parameters.chunk(columns.clone()));
-                let means = means.chunk(columns);
-                self.chunks.gradient((at, len), n, affine, &mut space);
-                // SAFETY: this function's contract.
-                unsafe { self.chunks.write((at, len), n.rstd, affine.weight, means, &mut space) };
-            }
+    /// A tile, and what its lanes are normalized and mapped by.
+    fn coefficients(&self, tile: usize) -> TileCoefficients<'_, T::Acc> {
+        let layout = self.layout(tile);
+        TileCoefficients {
+            normalizer: TileNormalizer::new(&layout, |group, _| self.statistics.normalizer(group)),
+            parameters: TileParameters::new(&layout, self.parameters),
+            layout,
         }
     }
 
-    /// The means of each column's group, from the sums of the columns.
+    /// Weight and bias of a row, when they differ by row.
     #[inline(always)]
-    fn means(
-        &self,
-        tile: &TileLayout<'_>,
-        gx: &[f64],
-        g: &[f64],
-        parameters: &TileParameters<'_, T::Acc>,
-    ) -> TileMeans<T::Acc> {
-        let mut means = TileMeans::zero();
+    fn of_row(&self, tile: &TileLayout<'_>, row: usize) -> AffineMap<T::Acc> {
+        let parameter = tile.row_parameter(row);
+        AffineMap {
+            weight: self.parameters.weight[parameter],
+            bias: self.parameters.bias[parameter],
+        }
+    }
+
+    /// The means of each lane's group, from the sums of the columns.
+    #[inline(always)]
+    fn means(&self, tile: &TileCoefficients<'_, T::Acc>, gx: &[f64], g: &[f64]) -> LaneSums<T::Acc> {
+        let (tile, parameters) = (&tile.layout, &tile.parameters);
+        let mut means = LaneSums::zero();
         let count = self.geometry.group_size() as f64;
         for (_, columns) in tile.each_group() {
             let (mut sum_gx, mut sum_g) = (0.0, 0.0);
             for column in columns.clone() {
-                // By row, the terms are weighted already.
-                let weight = if self.plan.by_row {
-                    1.0
-                } else {
-                    parameters.weight[column].to_f64()
-                };
+                // By row, the terms are weighted already (and these weights are 1).
+                let weight = parameters.weight[column].to_f64();
                 sum_gx += weight * gx[column];
                 sum_g += weight * g[column];
             }
             means.gx[columns.clone()].fill(T::Acc::from_f64(sum_gx / count));
             means.g[columns].fill(T::Acc::from_f64(if self.centred { sum_g / count } else { 0.0 }));
         }
+        spread(&mut means.gx, tile);
+        spread(&mut means.g, tile);
         means
     }
 
@@ -305,106 +210,249 @@ impl<'a, T: Element> ColumnsBackward<'a, T> {
     }
 }
 
-/// Whole tiles, one after the other: every `step`-th of a range.
-struct Tiles<'a, T: Element> {
-    pass: &'a ColumnsBackward<'a, T>,
-    /// Whose accumulators of the parameters' gradients are used.
-    chunk: usize,
-    tiles: Range<usize>,
-    step: usize,
-}
-
-impl<T: Element> Kernel for Tiles<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let Tiles {
-            pass,
-            chunk,
-            tiles,
-            step,
-        } = self;
-        for tile in tiles.step_by(step) {
-            let tile = pass.layout(tile);
-            let normalizer = pass.normalizer(&tile);
-            let mut parameters = TileParameters::new(&tile, pass.parameters);
-            let mut total = ColumnSums::<f64>::zero();
-            for part in 0..pass.plan.parts {
-                let rows = pass.plan.part_rows(pass.geometry, part);
-                // SAFETY: a tile is one task's, and (by row) so is a chunk.
-                let of_part = unsafe { pass.sum(&tile, rows, &normalizer, &mut parameters, chunk) };
-                total.add(&of_part.gx, &of_part.g);
-            }
-            let (gx, g) = (&total.gx[..tile.width()], &total.g[..tile.width()]);
-            // SAFETY: as above.
-            unsafe { pass.add_to_gradients(&tile, chunk, gx, g) };
-            if pass.second_sweep() {
-                let means = pass.means(&tile, gx, g, &parameters);
+/// Tasks. What they touch is theirs alone: a tile, or a part of one, and the sums that belong to it.
+impl<T: Element> ColumnsBackward<'_, T> {
+    /// Shares of the tiles.
+    fn whole_tiles(&self, tasks: Range<usize>) {
+        let mut space = BackwardSpace::new();
+        for task in tasks {
+            let (chunk, tiles, step) = self.share_of_tiles(task);
+            for tile in tiles.step_by(step) {
+                let tile = self.coefficients(tile);
+                let mut total = LaneSums::<f64>::zero();
+                for part in 0..self.plan.parts {
+                    let rows = self.plan.part_rows(self.geometry, part);
+                    // SAFETY: a tile is one task's, and (by row) so is a chunk.
+                    let of_part = unsafe { self.sum(&tile, rows, chunk, &mut space) };
+                    total.add(&*of_part.gx, &*of_part.g);
+                }
+                let width = tile.layout.width();
+                let (gx, g) = (&total.gx[..width], &total.g[..width]);
                 // SAFETY: as above.
-                unsafe { pass.write(&tile, 0..pass.geometry.outer, &normalizer, &mut parameters, &means) };
+                unsafe { self.add_to_gradients(&tile.layout, chunk, gx, g) };
+                if self.second_sweep() {
+                    let means = self.means(&tile, gx, g);
+                    // SAFETY: as above.
+                    unsafe { self.write(&tile, 0..self.geometry.outer, &means, &mut space) };
+                }
             }
         }
     }
-}
 
-/// The sums of a part of a tile, into the workspace.
-struct PartOfTile<'a, T: Element> {
-    pass: &'a ColumnsBackward<'a, T>,
-    part: usize,
-    tile: usize,
-}
+    /// The chunk of a task, which says whose accumulators of the parameters' gradients are used, and its tiles: every
+    /// `step`-th of a range.
+    fn share_of_tiles(&self, task: usize) -> (usize, Range<usize>, usize) {
+        let (g, plan) = (self.geometry, self.plan);
+        let tiles = plan.tiles(g);
+        if plan.by_row {
+            return (task, share(g.batch * tiles, plan.chunks, task), 1);
+        }
+        let (chunk, tile) = (task / tiles, task % tiles);
+        let batch = share(g.batch, plan.chunks, chunk);
+        (chunk, batch.start * tiles + tile..batch.end * tiles, tiles)
+    }
 
-impl<T: Element> Kernel for PartOfTile<'_, T> {
-    type Output = ();
+    /// The sums of parts of tiles, into the workspace.
+    fn sum_parts(&self, tasks: Range<usize>) {
+        let tiles = self.geometry.batch * self.plan.tiles(self.geometry);
+        let mut space = BackwardSpace::new();
+        for task in tasks {
+            let (tile, part) = (self.coefficients(task % tiles), task / tiles);
+            let rows = self.plan.part_rows(self.geometry, part);
+            // SAFETY: a part of a tile is one task's; only plans by column split.
+            let (sums, [gx, g]) = unsafe { (self.sum(&tile, rows, 0, &mut space), self.slots(&tile.layout, part)) };
+            gx.copy_from_slice(&sums.gx[..gx.len()]);
+            g.copy_from_slice(&sums.g[..g.len()]);
+        }
+    }
 
-    #[inline(always)]
-    fn run(self) {
-        let PartOfTile { pass, part, tile } = self;
-        let tile = pass.layout(tile);
-        let normalizer = pass.normalizer(&tile);
-        let mut parameters = TileParameters::new(&tile, pass.parameters);
-        let rows = pass.plan.part_rows(pass.geometry, part);
-        // SAFETY: a part of a tile is one task's; only plans by column split.
-        let (sums, [gx, g]) = unsafe {
-            (
-                pass.sum(&tile, rows, &normalizer, &mut parameters, 0),
-                pass.slots(&tile, part),
-            )
-        };
-        gx.copy_from_slice(&sums.gx[..tile.width()]);
-        g.copy_from_slice(&sums.g[..tile.width()]);
+    /// The gradient of `x` in parts of tiles, the last first: a cache may still have them.
+    fn write_parts(&self, tasks: Range<usize>) {
+        let tiles = self.geometry.batch * self.plan.tiles(self.geometry);
+        let last = tiles * self.plan.parts - 1;
+        let mut space = BackwardSpace::new();
+        for task in tasks {
+            let (tile, part) = (self.coefficients((last - task) % tiles), (last - task) / tiles);
+            // SAFETY: the tasks that wrote the sums have ended; now they are only read.
+            let [gx, g] = unsafe { self.slots(&tile.layout, 0) };
+            let means = self.means(&tile, gx, g);
+            let rows = self.plan.part_rows(self.geometry, part);
+            // SAFETY: a part of a tile is one task's.
+            unsafe { self.write(&tile, rows, &means, &mut space) };
+        }
+    }
+
+    /// The first sweep over some rows of a tile.
+    ///
+    /// # Safety
+    /// No other task touches these elements, nor (by row) the accumulators of this chunk.
+    unsafe fn sum(
+        &self,
+        tile: &TileCoefficients<'_, T::Acc>,
+        rows: Range<usize>,
+        chunk: usize,
+        space: &mut BackwardSpace<T>,
+    ) -> LaneSums<f64> {
+        self.vectors.run(SumRows {
+            pass: self,
+            tile,
+            rows,
+            chunk,
+            space,
+        })
+    }
+
+    /// The second sweep over some rows of a tile.
+    ///
+    /// # Safety
+    /// No other task touches these elements.
+    unsafe fn write(
+        &self,
+        tile: &TileCoefficients<'_, T::Acc>,
+        rows: Range<usize>,
+        means: &LaneSums<T::Acc>,
+        space: &mut BackwardSpace<T>,
+    ) {
+        self.vectors.run(WriteRows {
+            pass: self,
+            tile,
+            rows,
+            means,
+            space,
+        });
     }
 }
 
-/// The gradient of `x` in a part of a tile.
-struct WritePart<'a, T: Element> {
-    pass: &'a ColumnsBackward<'a, T>,
-    part: usize,
-    tile: usize,
+/// A tile and what its lanes are normalized and mapped by.
+struct TileCoefficients<'p, A> {
+    layout: TileLayout<'p>,
+    normalizer: TileNormalizer<A>,
+    parameters: TileParameters<A>,
 }
 
-impl<T: Element> Kernel for WritePart<'_, T> {
+/// The first sweep over some rows of a tile: the sums; and the results, when they do not depend on the sums. Made where no
+/// other task touches these rows, nor (by row) the accumulators of this chunk.
+struct SumRows<'p, 'a, 's, T: Element> {
+    pass: &'p ColumnsBackward<'a, T>,
+    tile: &'s TileCoefficients<'p, T::Acc>,
+    rows: Range<usize>,
+    chunk: usize,
+    space: &'s mut BackwardSpace<T>,
+}
+
+impl<T: Element> Kernel for SumRows<'_, '_, '_, T> {
+    type Output = LaneSums<f64>;
+
+    #[inline(always)]
+    fn run(self) -> LaneSums<f64> {
+        let SumRows {
+            pass,
+            tile,
+            rows,
+            chunk,
+            space,
+        } = self;
+        let TileCoefficients {
+            layout,
+            normalizer,
+            parameters,
+        } = tile;
+        let writes = !pass.statistics.depend_on_x() && pass.elements.writes();
+        let none = All(BackwardCoefficients::default());
+        let mut total = LaneSums::<f64>::zero();
+        for block in rows.clone().step_by(BLOCK_ROWS) {
+            let rows = block..(block + BLOCK_ROWS).min(rows.end);
+            let mut sums = LaneSums::<T::Acc>::zero();
+            if pass.plan.by_row {
+                for row in rows {
+                    let at = (layout.offset(row), layout.width());
+                    let (n, parameters) = (normalizer.first(at.1), pass.of_row(layout, row));
+                    let a = All(parameters);
+                    let mut of_row = GradientLanes::new();
+                    let visitor = SumLine {
+                        len: at.1,
+                        sums: &mut sums,
+                        of_row: Some((parameters.weight, &mut of_row)),
+                        write: if writes {
+                            // SAFETY: these rows are this task's alone.
+                            Some(unsafe { InputGradient::new(&pass.elements, at, n, a, none) })
+                        } else {
+                            None
+                        },
+                    };
+                    pass.elements.chunk(at, n, a, space, visitor);
+                    let (gx, g) = of_row.take();
+                    // SAFETY: these accumulators are this task's alone.
+                    let [dweight, dbias] = unsafe { pass.gradients.of_chunk(chunk, layout.row_parameter(row), 1) };
+                    dweight[0] += gx.to_f64();
+                    dbias[0] += g.to_f64();
+                }
+            } else {
+                for at in layout.lines(rows) {
+                    let (n, a) = (normalizer.first(at.1), parameters.first(at.1));
+                    let visitor = SumLine {
+                        len: at.1,
+                        sums: &mut sums,
+                        of_row: None,
+                        write: if writes {
+                            // SAFETY: these rows are this task's alone.
+                            Some(unsafe { InputGradient::new(&pass.elements, at, n, a, none) })
+                        } else {
+                            None
+                        },
+                    };
+                    pass.elements.chunk(at, n, a, space, visitor);
+                }
+            }
+            gather(&mut sums.gx, layout);
+            gather(&mut sums.g, layout);
+            total.add(&sums.gx[..layout.width()], &sums.g[..layout.width()]);
+        }
+        total
+    }
+}
+
+/// The second sweep over some rows of a tile, the last row first. Made where no other task touches them.
+struct WriteRows<'p, 'a, 's, T: Element> {
+    pass: &'p ColumnsBackward<'a, T>,
+    tile: &'s TileCoefficients<'p, T::Acc>,
+    rows: Range<usize>,
+    means: &'s LaneSums<T::Acc>,
+    space: &'s mut BackwardSpace<T>,
+}
+
+impl<T: Element> Kernel for WriteRows<'_, '_, '_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let WritePart { pass, part, tile } = self;
-        let tile = pass.layout(tile);
-        let normalizer = pass.normalizer(&tile);
-        let mut parameters = TileParameters::new(&tile, pass.parameters);
-        // SAFETY: the tasks that wrote the sums have ended; now they are only read.
-        let [gx, g] = unsafe { pass.slots(&tile, 0) };
-        let means = pass.means(&tile, gx, g, &parameters);
-        // SAFETY: a part of a tile is one task's.
-        unsafe {
-            pass.write(
-                &tile,
-                pass.plan.part_rows(pass.geometry, part),
-                &normalizer,
-                &mut parameters,
-                &means,
-            )
-        };
+        let WriteRows {
+            pass,
+            tile,
+            rows,
+            means,
+            space,
+        } = self;
+        let TileCoefficients {
+            layout,
+            normalizer,
+            parameters,
+        } = tile;
+        if pass.plan.by_row {
+            for row in rows.rev() {
+                let at = (layout.offset(row), layout.width());
+                let (n, a) = (normalizer.first(at.1), All(pass.of_row(layout, row)));
+                // SAFETY: these rows are this task's alone.
+                let write = unsafe { InputGradient::new(&pass.elements, at, n, a, means.means(at.1)) };
+                pass.elements.chunk(at, n, a, space, WriteLine(write));
+            }
+        } else {
+            for at in layout.lines(rows).rev() {
+                let (n, a) = (normalizer.first(at.1), parameters.first(at.1));
+                // SAFETY: as above.
+                let write = unsafe { InputGradient::new(&pass.elements, at, n, a, means.means(at.1)) };
+                pass.elements.chunk(at, n, a, space, WriteLine(write));
+            }
+        }
     }
 }

@@ -5,9 +5,9 @@ use isonorm_math::{Element, Real};
 use super::moments::{ColumnMoments, TileMoments};
 use super::{TileLayout, TileNormalizer, TileParameters};
 use crate::Geometry;
-use crate::cpu::chunk::{ForwardChunks, ForwardSpace};
 use crate::cpu::crew::Crew;
-use crate::cpu::isa::Kernel;
+use crate::cpu::elementwise::{AffineMap, All, ForwardElements, ForwardSpace};
+use crate::cpu::isa::{Kernel, Vectors};
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::Parameters;
 use crate::cpu::statistics::{Given, Outcome};
@@ -15,9 +15,10 @@ use crate::plan::{ColumnsPlan, Region};
 
 /// Everything that the tasks of a forward pass share.
 pub(in crate::cpu) struct ColumnsForward<'a, T: Element> {
+    pub(in crate::cpu) vectors: Vectors,
     pub(in crate::cpu) plan: &'a ColumnsPlan,
     pub(in crate::cpu) geometry: &'a Geometry,
-    pub(in crate::cpu) chunks: ForwardChunks<'a, T>,
+    pub(in crate::cpu) elements: ForwardElements<'a, T>,
     pub(in crate::cpu) parameters: Parameters<'a, T::Acc>,
     /// Whether a mean is subtracted.
     pub(in crate::cpu) centred: bool,
@@ -31,31 +32,22 @@ pub(in crate::cpu) struct ColumnsForward<'a, T: Element> {
 
 /// Runs a forward pass.
 pub(in crate::cpu) fn forward<T: Element>(pass: &ColumnsForward<'_, T>, crew: &Crew) {
-    let tiles = pass.geometry.batch * pass.plan.tiles(pass.geometry);
-    let parts = pass.plan.parts;
+    let (tiles, parts) = (pass.tiles(), pass.plan.parts);
     if !pass.plan.split {
-        return crew.for_each(tiles, |tile| WholeTile { pass, tile });
+        return crew.for_each(tiles, |tiles| pass.whole_tiles(tiles));
     }
     if pass.given.is_none() {
-        crew.for_each(tiles * parts, |task| PartMoments {
-            pass,
-            part: task / tiles,
-            tile: task % tiles,
-        });
+        crew.for_each(tiles * parts, |tasks| pass.part_moments(tasks));
     }
-    // The last rows read are the first applied: a cache may still have them.
-    let last = tiles * parts - 1;
-    crew.for_each(tiles * parts, |task| {
-        let task = last - task;
-        ApplyPart {
-            pass,
-            part: task / tiles,
-            tile: task % tiles,
-        }
-    });
+    crew.for_each(tiles * parts, |tasks| pass.apply_parts(tasks));
 }
 
 impl<'a, T: Element> ColumnsForward<'a, T> {
+    /// Tiles of all batch entries.
+    fn tiles(&self) -> usize {
+        self.geometry.batch * self.plan.tiles(self.geometry)
+    }
+
     #[inline(always)]
     fn layout(&self, tile: usize) -> TileLayout<'_> {
         TileLayout::new(self.plan, self.geometry, tile)
@@ -76,11 +68,7 @@ impl<'a, T: Element> ColumnsForward<'a, T> {
     /// What normalizes the columns, from statistics that are given.
     #[inline(always)]
     fn given_normalizer(&self, tile: &TileLayout<'_>, given: &Given<'_>) -> TileNormalizer<T::Acc> {
-        let mut normalizer = TileNormalizer::new();
-        for (group, columns) in tile.each_group() {
-            normalizer.set(columns, given.normalizer(group));
-        }
-        normalizer
+        TileNormalizer::new(tile, |group, _| given.normalizer(group))
     }
 
     /// What normalizes the columns, from their moments; saves the groups' statistics if `save`.
@@ -95,128 +83,152 @@ impl<'a, T: Element> ColumnsForward<'a, T> {
         shift: impl Fn(usize) -> f64,
         save: bool,
     ) -> TileNormalizer<T::Acc> {
-        let mut normalizer = TileNormalizer::new();
-        for (group, columns) in tile.each_group() {
+        TileNormalizer::new(tile, |group, columns| {
             let statistics = moments.of_group(columns.clone(), shift(columns.start));
-            let of_group = if save {
+            if save {
                 // SAFETY: this function's contract.
                 unsafe { self.outcome.finish_group(group, statistics) }
             } else {
                 self.outcome.normalizer(statistics)
-            };
-            normalizer.set(columns, of_group);
-        }
-        normalizer
+            }
+        })
     }
 
-    /// Computes `y` of some rows of a tile, the last row first.
+    /// Computes `y` of some rows of a tile.
     ///
     /// # Safety
     /// No other task touches these elements.
-    #[inline(always)]
-    unsafe fn apply(&self, tile: &TileLayout<'_>, rows: Range<usize>, normalizer: &TileNormalizer<T::Acc>) {
-        let mut parameters = TileParameters::new(tile, self.parameters);
+    unsafe fn apply(
+        &self,
+        tile: &TileLayout<'_>,
+        rows: Range<usize>,
+        normalizer: &TileNormalizer<T::Acc>,
+        space: &mut ForwardSpace<T>,
+    ) {
+        self.vectors.run(ApplyRows {
+            pass: self,
+            tile,
+            rows,
+            normalizer,
+            space,
+        });
+    }
+
+    fn columns<'t>(&self, tile: &'t TileLayout<'_>) -> TileMoments<'a, 't, T> {
+        TileMoments::new(self.elements.x, tile, self.centred)
+    }
+}
+
+/// Tasks. What they touch is theirs alone: a tile, or a part of one.
+impl<T: Element> ColumnsForward<'_, T> {
+    /// Tiles from their statistics to their results.
+    fn whole_tiles(&self, tiles: Range<usize>) {
         let mut space = ForwardSpace::new();
-        for row in rows.rev() {
-            parameters.enter(tile, row);
-            for columns in tile.chunks() {
-                let (at, len) = (tile.offset(row) + columns.start, columns.len());
-                let (n, affine) = (normalizer.chunk(columns.clone()), parameters.chunk(columns));
-                // SAFETY: this function's contract.
-                unsafe { self.chunks.run((at, len), n, affine, &mut space) };
+        for tile in tiles {
+            let tile = self.layout(tile);
+            let normalizer = match &self.given {
+                Some(given) => self.given_normalizer(&tile, given),
+                None => {
+                    let x = self.columns(&tile);
+                    let mut moments = ColumnMoments::empty();
+                    for part in 0..self.plan.parts {
+                        let rows = self.plan.part_rows(self.geometry, part);
+                        let of_part = self.vectors.run(x.rows(rows.clone()));
+                        moments.merge(rows.len() as f64, of_part.mean(), of_part.m2());
+                    }
+                    // SAFETY: a tile is one task's.
+                    unsafe { self.normalizer(&tile, &moments, |column| x.shift[column].to_f64(), true) }
+                }
+            };
+            // SAFETY: as above.
+            unsafe { self.apply(&tile, 0..self.geometry.outer, &normalizer, &mut space) };
+        }
+    }
+
+    /// The moments of parts of tiles, into the workspace.
+    fn part_moments(&self, tasks: Range<usize>) {
+        let tiles = self.tiles();
+        for task in tasks {
+            let (tile, part) = (self.layout(task % tiles), task / tiles);
+            let x = self.columns(&tile);
+            let moments = self.vectors.run(x.rows(self.plan.part_rows(self.geometry, part)));
+            // SAFETY: a part of a tile is one task's.
+            let [shift, mean, m2] = unsafe { self.slots(&tile, part) };
+            for (kept, shift) in shift.iter_mut().zip(&*x.shift) {
+                *kept = shift.to_f64();
             }
+            mean.copy_from_slice(&moments.mean()[..tile.width()]);
+            m2.copy_from_slice(&moments.m2()[..tile.width()]);
+        }
+    }
+
+    /// Parts' results, the last rows first: a cache may still have them. Every task merges the tile's moments for itself, in
+    /// the same order; the first part's saves them.
+    fn apply_parts(&self, tasks: Range<usize>) {
+        let tiles = self.tiles();
+        let last = tiles * self.plan.parts - 1;
+        let mut space = ForwardSpace::new();
+        for task in tasks {
+            let (tile, part) = (self.layout((last - task) % tiles), (last - task) / tiles);
+            let normalizer = match &self.given {
+                Some(given) => self.given_normalizer(&tile, given),
+                None => {
+                    // SAFETY: the tasks that wrote the slots have ended; now they are only read.
+                    let slots = |part| unsafe { self.slots(&tile, part) };
+                    let mut moments = ColumnMoments::empty();
+                    for part in 0..self.plan.parts {
+                        let [_, mean, m2] = slots(part);
+                        moments.merge(self.plan.part_rows(self.geometry, part).len() as f64, &*mean, &*m2);
+                    }
+                    let [shift, _, _] = slots(0);
+                    // SAFETY: the first part of a tile is one task's.
+                    unsafe { self.normalizer(&tile, &moments, |column| shift[column], part == 0) }
+                }
+            };
+            // SAFETY: a part of a tile is one task's.
+            unsafe { self.apply(&tile, self.plan.part_rows(self.geometry, part), &normalizer, &mut space) };
         }
     }
 }
 
-/// A tile from its statistics to its result.
-struct WholeTile<'a, T: Element> {
-    pass: &'a ColumnsForward<'a, T>,
-    tile: usize,
+/// Computes `y` of some rows of a tile, the last row first. Made where no other task touches them.
+struct ApplyRows<'p, 'a, 's, T: Element> {
+    pass: &'p ColumnsForward<'a, T>,
+    tile: &'s TileLayout<'p>,
+    rows: Range<usize>,
+    normalizer: &'s TileNormalizer<T::Acc>,
+    space: &'s mut ForwardSpace<T>,
 }
 
-impl<T: Element> Kernel for WholeTile<'_, T> {
+impl<T: Element> Kernel for ApplyRows<'_, '_, '_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let WholeTile { pass, tile } = self;
-        let tile = pass.layout(tile);
-        let normalizer = match &pass.given {
-            Some(given) => pass.given_normalizer(&tile, given),
-            None => {
-                let x = TileMoments::new(pass.chunks.x, &tile, pass.centred);
-                let mut moments = ColumnMoments::empty();
-                for part in 0..pass.plan.parts {
-                    let rows = pass.plan.part_rows(pass.geometry, part);
-                    let of_part = x.of_rows(&tile, rows.clone());
-                    moments.merge(rows.len() as f64, of_part.mean(), of_part.m2());
-                }
-                // SAFETY: a tile is one task's.
-                unsafe { pass.normalizer(&tile, &moments, |column| x.shift[column].to_f64(), true) }
+        let ApplyRows {
+            pass,
+            tile,
+            rows,
+            normalizer,
+            space,
+        } = self;
+        if pass.plan.by_row {
+            let Parameters { weight, bias } = pass.parameters;
+            for row in rows.rev() {
+                let (at, parameter) = ((tile.offset(row), tile.width()), tile.row_parameter(row));
+                let affine = All(AffineMap {
+                    weight: weight[parameter],
+                    bias: bias[parameter],
+                });
+                // SAFETY: these rows are this task's alone.
+                unsafe { pass.elements.run(at, normalizer.first(at.1), affine, space) };
             }
-        };
-        // SAFETY: as above.
-        unsafe { pass.apply(&tile, 0..pass.geometry.outer, &normalizer) };
-    }
-}
-
-/// The moments of a part of a tile, into the workspace.
-struct PartMoments<'a, T: Element> {
-    pass: &'a ColumnsForward<'a, T>,
-    part: usize,
-    tile: usize,
-}
-
-impl<T: Element> Kernel for PartMoments<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let PartMoments { pass, part, tile } = self;
-        let tile = pass.layout(tile);
-        let x = TileMoments::new(pass.chunks.x, &tile, pass.centred);
-        let moments = x.of_rows(&tile, pass.plan.part_rows(pass.geometry, part));
-        // SAFETY: a part of a tile is one task's.
-        let [shift, mean, m2] = unsafe { pass.slots(&tile, part) };
-        for (kept, shift) in shift.iter_mut().zip(&x.shift) {
-            *kept = shift.to_f64();
+        } else {
+            let parameters = TileParameters::new(tile, pass.parameters);
+            for at in tile.lines(rows).rev() {
+                // SAFETY: as above.
+                unsafe { pass.elements.run(at, normalizer.first(at.1), parameters.first(at.1), space) };
+            }
         }
-        mean.copy_from_slice(&moments.mean()[..tile.width()]);
-        m2.copy_from_slice(&moments.m2()[..tile.width()]);
-    }
-}
-
-/// A part's result. Every task merges the tile's moments for itself, in the same order; the first part's saves them.
-struct ApplyPart<'a, T: Element> {
-    pass: &'a ColumnsForward<'a, T>,
-    part: usize,
-    tile: usize,
-}
-
-impl<T: Element> Kernel for ApplyPart<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let ApplyPart { pass, part, tile } = self;
-        let tile = pass.layout(tile);
-        let normalizer = match &pass.given {
-            Some(given) => pass.given_normalizer(&tile, given),
-            None => {
-                // SAFETY: the tasks that wrote the slots have ended; now they are only read.
-                let slots = |part| unsafe { pass.slots(&tile, part) };
-                let mut moments = ColumnMoments::empty();
-                for part in 0..pass.plan.parts {
-                    let [_, mean, m2] = slots(part);
-                    moments.merge(pass.plan.part_rows(pass.geometry, part).len() as f64, &*mean, &*m2);
-                }
-                let [shift, _, _] = slots(0);
-                // SAFETY: the first part of a tile is one task's.
-                unsafe { pass.normalizer(&tile, &moments, |column| shift[column], part == 0) }
-            }
-        };
-        // SAFETY: a part of a tile is one task's.
-        unsafe { pass.apply(&tile, pass.plan.part_rows(pass.geometry, part), &normalizer) };
     }
 }

@@ -4,6 +4,9 @@
 //! The columns are cut into *tiles* of whole groups, whose coefficients live on the stack, and the rows into *blocks* (whose
 //! two passes find them in the cache) that are collected into *parts*. Blocks and parts are merged by Chan's formula in a
 //! fixed order, whoever computes them; the `inner` columns of a group are merged last.
+//!
+//! Short rows are joined: a *line* is as many consecutive rows as fit a tile, and a *lane* is a column of one of them. Loops
+//! run over lines, with coefficients repeated for each row; the lanes of a column are added up at the end of a block.
 
 mod backward;
 mod forward;
@@ -12,18 +15,63 @@ mod moments;
 pub(super) use backward::{ColumnsBackward, backward};
 pub(super) use forward::{ColumnsForward, forward};
 
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 
-use isonorm_math::Real;
+use isonorm_math::{BackwardCoefficients, Normalizer, Real};
 
-use super::chunk::{AffineMap, CHUNK, Each, Normalizer};
+use super::elementwise::{AffineMap, CHUNK, Each};
 use super::parameters::Parameters;
-use super::statistics::GroupNormalizer;
 use crate::Geometry;
 use crate::plan::{ColumnsPlan, WIDEST_TILE};
 
-/// A number for each column of a tile.
-type Tile<A> = [A; WIDEST_TILE];
+/// A number for each column of a tile, or for each lane of a line. Aligned, for a vector that straddles two cache lines takes
+/// twice as long to load.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Tile<A>([A; WIDEST_TILE]);
+
+impl<A: Real> Tile<A> {
+    const ZERO: Tile<A> = Tile([A::ZERO; WIDEST_TILE]);
+}
+
+impl<A> Deref for Tile<A> {
+    type Target = [A; WIDEST_TILE];
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<A> DerefMut for Tile<A> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+const _: () = assert!(WIDEST_TILE <= CHUNK, "a line is worked on at once");
+
+/// Repeats the numbers of the first row's columns for the other rows of a line.
+#[inline(always)]
+fn spread<A: Copy>(numbers: &mut Tile<A>, tile: &TileLayout<'_>) {
+    let width = tile.width();
+    for row in 1..tile.plan.joined_rows {
+        numbers.copy_within(..width, row * width);
+    }
+}
+
+/// Adds up the lanes of each column, leaving the sums in the first row's.
+#[inline(always)]
+fn gather<A: Real>(sums: &mut Tile<A>, tile: &TileLayout<'_>) {
+    let width = tile.width();
+    let (columns, lanes) = sums[..tile.lanes()].split_at_mut(width);
+    for row in lanes.chunks_exact(width) {
+        for (sum, lane) in columns.iter_mut().zip(row) {
+            *sum += *lane;
+        }
+    }
+}
 
 /// A tile of a batch entry.
 #[derive(Clone)]
@@ -76,13 +124,19 @@ impl<'p> TileLayout<'p> {
         (0..self.groups()).map(move |group| (first + group, group * inner..(group + 1) * inner))
     }
 
-    /// Chunks of columns.
+    /// Lanes of a line.
     #[inline(always)]
-    fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let width = self.width();
-        (0..width)
-            .step_by(CHUNK)
-            .map(move |start| start..(start + CHUNK).min(width))
+    fn lanes(&self) -> usize {
+        self.width() * self.plan.joined_rows
+    }
+
+    /// Where the lines of some rows, which start with a line, begin in the tensor, and how long they are.
+    #[inline(always)]
+    fn lines(&self, rows: Range<usize>) -> impl DoubleEndedIterator<Item = (usize, usize)> {
+        let joined = self.plan.joined_rows;
+        rows.clone()
+            .step_by(joined)
+            .map(move |row| (self.offset(row), self.width() * joined.min(rows.end - row)))
     }
 
     /// The index of a row's affine parameter, when parameters differ by row.
@@ -101,57 +155,57 @@ impl<'p> TileLayout<'p> {
     }
 }
 
-/// What normalizes each column of a tile.
+/// What normalizes each lane of a line.
 struct TileNormalizer<A> {
-    hi: Tile<A>,
-    lo: Tile<A>,
+    centre: Tile<A>,
     rstd: Tile<A>,
+    offset: Tile<A>,
 }
 
 impl<A: Real> TileNormalizer<A> {
+    /// From what normalizes each group.
     #[inline(always)]
-    fn new() -> TileNormalizer<A> {
-        let zeros = [A::ZERO; WIDEST_TILE];
-        TileNormalizer {
-            hi: zeros,
-            lo: zeros,
-            rstd: zeros,
+    fn new(tile: &TileLayout<'_>, mut of_group: impl FnMut(usize, Range<usize>) -> Normalizer<A>) -> TileNormalizer<A> {
+        let mut all = TileNormalizer {
+            centre: Tile::ZERO,
+            rstd: Tile::ZERO,
+            offset: Tile::ZERO,
+        };
+        for (group, columns) in tile.each_group() {
+            let n = of_group(group, columns.clone());
+            all.centre[columns.clone()].fill(n.centre);
+            all.rstd[columns.clone()].fill(n.rstd);
+            all.offset[columns].fill(n.offset);
         }
+        for numbers in [&mut all.centre, &mut all.rstd, &mut all.offset] {
+            spread(numbers, tile);
+        }
+        all
     }
 
-    /// Sets the columns of a group.
+    /// That of the first `len` lanes.
     #[inline(always)]
-    fn set(&mut self, columns: Range<usize>, n: GroupNormalizer<A>) {
-        self.hi[columns.clone()].fill(n.hi);
-        self.lo[columns.clone()].fill(n.lo);
-        self.rstd[columns].fill(n.rstd);
-    }
-
-    /// That of a chunk of columns.
-    #[inline(always)]
-    fn chunk(&self, columns: Range<usize>) -> Normalizer<Each<'_, A>> {
+    fn first(&self, len: usize) -> Normalizer<Each<'_, A>> {
         Normalizer {
-            hi: Each(&self.hi[columns.clone()]),
-            lo: Each(&self.lo[columns.clone()]),
-            rstd: Each(&self.rstd[columns]),
+            centre: Each(&self.centre[..len]),
+            rstd: Each(&self.rstd[..len]),
+            offset: Each(&self.offset[..len]),
         }
     }
 }
 
-/// Weight and bias of each column of a tile, in the row at hand.
-struct TileParameters<'a, A> {
-    all: Parameters<'a, A>,
+/// Weight and bias of each lane of a line, where they do not differ by row.
+struct TileParameters<A> {
     weight: Tile<A>,
     bias: Tile<A>,
 }
 
-impl<'a, A: Real> TileParameters<'a, A> {
+impl<A: Real> TileParameters<A> {
     #[inline(always)]
-    fn new(tile: &TileLayout<'_>, all: Parameters<'a, A>) -> TileParameters<'a, A> {
+    fn new(tile: &TileLayout<'_>, all: Parameters<'_, A>) -> TileParameters<A> {
         let mut out = TileParameters {
-            all,
-            weight: [A::ONE; WIDEST_TILE],
-            bias: [A::ZERO; WIDEST_TILE],
+            weight: Tile([A::ONE; WIDEST_TILE]),
+            bias: Tile::ZERO,
         };
         if !tile.plan.by_row {
             for column in 0..tile.width() {
@@ -159,28 +213,53 @@ impl<'a, A: Real> TileParameters<'a, A> {
                 out.weight[column] = all.weight[parameter];
                 out.bias[column] = all.bias[parameter];
             }
+            spread(&mut out.weight, tile);
+            spread(&mut out.bias, tile);
         }
         out
     }
 
-    /// Moves to a row; returns the factor that its sums are weighted by (1 unless parameters differ by row).
+    /// Those of the first `len` lanes.
     #[inline(always)]
-    fn enter(&mut self, tile: &TileLayout<'_>, row: usize) -> A {
-        if !tile.plan.by_row {
-            return A::ONE;
+    fn first(&self, len: usize) -> AffineMap<Each<'_, A>> {
+        AffineMap {
+            weight: Each(&self.weight[..len]),
+            bias: Each(&self.bias[..len]),
         }
-        let parameter = tile.row_parameter(row);
-        self.weight[..tile.width()].fill(self.all.weight[parameter]);
-        self.bias[..tile.width()].fill(self.all.bias[parameter]);
-        self.all.weight[parameter]
+    }
+}
+
+/// `Σ g·x̂` and `Σ g` of each lane (each term times the row's weight, when parameters differ by row), or their means.
+struct LaneSums<A> {
+    gx: Tile<A>,
+    g: Tile<A>,
+}
+
+impl<A: Real> LaneSums<A> {
+    #[inline(always)]
+    fn zero() -> LaneSums<A> {
+        LaneSums {
+            gx: Tile::ZERO,
+            g: Tile::ZERO,
+        }
     }
 
-    /// Those of a chunk of columns.
+    /// Adds those of the first columns.
     #[inline(always)]
-    fn chunk(&self, columns: Range<usize>) -> AffineMap<Each<'_, A>> {
-        AffineMap {
-            weight: Each(&self.weight[columns.clone()]),
-            bias: Each(&self.bias[columns]),
+    fn add<B: Real>(&mut self, gx: &[B], g: &[B]) {
+        for (sums, more) in [(&mut *self.gx, gx), (&mut *self.g, g)] {
+            for (s, v) in sums.iter_mut().zip(more) {
+                *s += A::from_f64(v.to_f64());
+            }
+        }
+    }
+
+    /// The means of the first `len` lanes.
+    #[inline(always)]
+    fn means(&self, len: usize) -> BackwardCoefficients<Each<'_, A>> {
+        BackwardCoefficients {
+            mean_g: Each(&self.g[..len]),
+            mean_gx: Each(&self.gx[..len]),
         }
     }
 }

@@ -2,11 +2,12 @@ use std::ops::Range;
 
 use isonorm_math::{Element, Real};
 
-use super::{Tile, TileLayout};
-use crate::cpu::chunk::{Coefficient, Each};
+use super::{Tile, TileLayout, gather, spread};
+use crate::cpu::elementwise::{Coefficient, Each};
+use crate::cpu::isa::Kernel;
 use crate::cpu::memory::Source;
-use crate::cpu::statistics::GroupStatistics;
-use crate::plan::{BLOCK_ROWS, WIDEST_TILE};
+use crate::cpu::statistics::{GroupStatistics, median};
+use crate::plan::BLOCK_ROWS;
 
 /// Moments of each column about its group's shift. All columns have the same count.
 pub(super) struct ColumnMoments {
@@ -20,8 +21,8 @@ impl ColumnMoments {
     pub(super) fn empty() -> ColumnMoments {
         ColumnMoments {
             count: 0.0,
-            mean: [0.0; WIDEST_TILE],
-            m2: [0.0; WIDEST_TILE],
+            mean: Tile::ZERO,
+            m2: Tile::ZERO,
         }
     }
 
@@ -31,7 +32,7 @@ impl ColumnMoments {
         let total = self.count + count;
         let share = if total > 0.0 { count / total } else { 0.0 };
         let cross = self.count * share;
-        for (((mean, m2), more_mean), more_m2) in self.mean.iter_mut().zip(&mut self.m2).zip(mean).zip(m2) {
+        for (((mean, m2), more_mean), more_m2) in self.mean.iter_mut().zip(&mut *self.m2).zip(mean).zip(m2) {
             let delta = more_mean.to_f64() - *mean;
             *mean += delta * share;
             *m2 += more_m2.to_f64() + delta * delta * cross;
@@ -40,11 +41,11 @@ impl ColumnMoments {
     }
 
     pub(super) fn mean(&self) -> &[f64] {
-        &self.mean
+        &*self.mean
     }
 
     pub(super) fn m2(&self) -> &[f64] {
-        &self.m2
+        &*self.m2
     }
 
     /// The statistics of the group that has these columns: their means first, then the squared distances.
@@ -62,10 +63,11 @@ impl ColumnMoments {
     }
 }
 
-/// The columns of a tile, and what their moments are about: the first element of their group, so that a constant group's are
-/// exactly zero and a large mean costs no digits.
-pub(super) struct TileMoments<'a, T: Element> {
+/// The columns of a tile, and what their moments are about: an element of their group, so that a constant group's are exactly
+/// zero and a large mean costs no digits.
+pub(super) struct TileMoments<'a, 't, T: Element> {
     x: Source<'a, T>,
+    tile: &'t TileLayout<'t>,
     pub(super) shift: Tile<T::Acc>,
     /// False for RMSNorm: squares are taken about zero.
     centred: bool,
@@ -77,78 +79,64 @@ struct Block<A> {
     m2: Tile<A>,
 }
 
-impl<'a, T: Element> TileMoments<'a, T> {
-    #[inline(always)]
-    pub(super) fn new(x: Source<'a, T>, tile: &TileLayout<'_>, centred: bool) -> TileMoments<'a, T> {
-        let mut shift = [T::Acc::ZERO; WIDEST_TILE];
+impl<'a, 't, T: Element> TileMoments<'a, 't, T> {
+    pub(super) fn new(x: Source<'a, T>, tile: &'t TileLayout<'t>, centred: bool) -> TileMoments<'a, 't, T> {
+        let mut shift = Tile::ZERO;
         if centred {
-            let first = x.slice(tile.offset(0), tile.width());
+            let outer = tile.geometry.outer;
+            let rows = [0, outer / 2, outer - 1].map(|row| x.slice(tile.offset(row), tile.width()));
             for (_, columns) in tile.each_group() {
-                shift[columns.clone()].fill(first[columns.start].to_acc());
+                let [a, b, c] = rows.map(|row| &row[columns.clone()]);
+                let samples = [a[0], b[b.len() / 2], c[c.len() - 1]];
+                shift[columns].fill(median(samples.map(Element::to_acc)));
             }
+            spread(&mut shift, tile);
         }
-        TileMoments { x, shift, centred }
+        TileMoments {
+            x,
+            tile,
+            shift,
+            centred,
+        }
     }
 
-    /// The moments of a part of the rows, merged into `moments`.
-    #[inline(always)]
-    pub(super) fn of_rows(&self, tile: &TileLayout<'_>, rows: Range<usize>) -> ColumnMoments {
-        let width = tile.width();
-        let mut moments = ColumnMoments::empty();
-        let mut block = Block {
-            mean: [T::Acc::ZERO; WIDEST_TILE],
-            m2: [T::Acc::ZERO; WIDEST_TILE],
-        };
-        for start in rows.clone().step_by(BLOCK_ROWS) {
-            let rows = start..(start + BLOCK_ROWS).min(rows.end);
-            self.of_block(tile, rows.clone(), &mut block);
-            let count = rows.len() as f64;
-            let (mean, m2) = (&block.mean[..width], &block.m2[..width]);
-            if m2.iter().fold(true, |finite, m2| finite & m2.is_finite()) {
-                moments.merge(count, mean, m2);
-            } else {
-                let mut extreme = Block {
-                    mean: [0.0; WIDEST_TILE],
-                    m2: [0.0; WIDEST_TILE],
-                };
-                self.of_extreme_block(tile, rows, &mut extreme);
-                moments.merge(count, &extreme.mean[..width], &extreme.m2[..width]);
-            }
-        }
-        moments
+    /// The work of computing the moments of some rows.
+    pub(super) fn rows(&self, rows: Range<usize>) -> RowsMoments<'_, 'a, 't, T> {
+        RowsMoments { of: self, rows }
     }
 
     #[inline(always)]
-    fn of_block(&self, tile: &TileLayout<'_>, rows: Range<usize>, block: &mut Block<T::Acc>) {
-        let width = tile.width();
-        let row = |row: usize| self.x.slice(tile.offset(row), width);
-        let (mean, m2, shift) = (
-            &mut block.mean[..width],
-            &mut block.m2[..width],
-            Each(&self.shift[..width]),
-        );
-        m2.fill(T::Acc::ZERO);
-        if !self.centred {
-            return for_each_four_rows(rows, row, m2, (shift, shift), |m2, x, _, _| x.mul_add(x, m2));
+    fn of_block(&self, rows: Range<usize>, block: &mut Block<T::Acc>) {
+        let tile = self.tile;
+        let lanes = tile.lanes();
+        let (x, count) = (&self.x, T::Acc::from_f64(rows.len() as f64));
+        let (mean, m2, shift) = (&mut block.mean, &mut block.m2, Each(&self.shift[..lanes]));
+        m2[..lanes].fill(T::Acc::ZERO);
+        if self.centred {
+            mean[..lanes].fill(T::Acc::ZERO);
+            for_each_four_lines(x, tile, rows.clone(), mean, (shift, shift), |sum, x, shift, _| {
+                sum + (x - shift)
+            });
+            gather(mean, tile);
+            for m in &mut mean[..tile.width()] {
+                *m = *m / count;
+            }
+            spread(mean, tile);
+            for_each_four_lines(x, tile, rows, m2, (shift, Each(&mean[..lanes])), |m2, x, shift, mean| {
+                let d = (x - shift) - mean;
+                d.mul_add(d, m2)
+            });
+        } else {
+            for_each_four_lines(x, tile, rows, m2, (shift, shift), |m2, x, _, _| x.mul_add(x, m2));
         }
-        mean.fill(T::Acc::ZERO);
-        let count = T::Acc::from_f64(rows.len() as f64);
-        for_each_four_rows(rows.clone(), row, mean, (shift, shift), |sum, x, shift, _| {
-            sum + (x - shift)
-        });
-        for m in mean.iter_mut() {
-            *m = *m / count;
-        }
-        for_each_four_rows(rows, row, m2, (shift, Each(mean)), |m2, x, shift, mean| {
-            let d = (x - shift) - mean;
-            d.mul_add(d, m2)
-        });
+        gather(m2, tile);
     }
 
     /// A block with a column whose squares overflow the accumulator (or which has a NaN or an infinity), in `f64`.
     #[cold]
     #[inline(never)]
-    fn of_extreme_block(&self, tile: &TileLayout<'_>, rows: Range<usize>, block: &mut Block<f64>) {
+    fn of_extreme_block(&self, rows: Range<usize>, block: &mut Block<f64>) {
+        let tile = self.tile;
         for column in 0..tile.width() {
             let shift = self.shift[column].to_f64();
             let values = || {
@@ -166,32 +154,70 @@ impl<'a, T: Element> TileMoments<'a, T> {
     }
 }
 
-/// `sums[i] = step(sums[i], x, shift[i], mean[i])` for every row's `x` in column `i`, four rows at a time so that a sum is
+/// Computes the moments of some rows.
+pub(super) struct RowsMoments<'m, 'a, 't, T: Element> {
+    of: &'m TileMoments<'a, 't, T>,
+    rows: Range<usize>,
+}
+
+impl<T: Element> Kernel for RowsMoments<'_, '_, '_, T> {
+    type Output = ColumnMoments;
+
+    #[inline(always)]
+    fn run(self) -> ColumnMoments {
+        let (x, width) = (self.of, self.of.tile.width());
+        let mut moments = ColumnMoments::empty();
+        let mut block = Block {
+            mean: Tile::ZERO,
+            m2: Tile::ZERO,
+        };
+        for start in self.rows.clone().step_by(BLOCK_ROWS) {
+            let rows = start..(start + BLOCK_ROWS).min(self.rows.end);
+            let count = rows.len() as f64;
+            x.of_block(rows.clone(), &mut block);
+            let (mean, m2) = (&block.mean[..width], &block.m2[..width]);
+            if m2.iter().fold(true, |finite, m2| finite & m2.is_finite()) {
+                moments.merge(count, mean, m2);
+            } else {
+                let mut extreme = Block {
+                    mean: Tile::ZERO,
+                    m2: Tile::ZERO,
+                };
+                x.of_extreme_block(rows, &mut extreme);
+                moments.merge(count, &extreme.mean[..width], &extreme.m2[..width]);
+            }
+        }
+        moments
+    }
+}
+
+/// `sums[i] = step(sums[i], x, shift[i], mean[i])` for every line's `x` in lane `i`, four lines at a time so that a sum is
 /// loaded and stored once for four elements.
 #[inline(always)]
-fn for_each_four_rows<'s, T: Element>(
+fn for_each_four_lines<T: Element>(
+    x: &Source<'_, T>,
+    tile: &TileLayout<'_>,
     rows: Range<usize>,
-    row: impl Fn(usize) -> &'s [T],
-    sums: &mut [T::Acc],
+    sums: &mut Tile<T::Acc>,
     (shift, mean): (Each<'_, T::Acc>, Each<'_, T::Acc>),
     step: impl Fn(T::Acc, T::Acc, T::Acc, T::Acc) -> T::Acc,
 ) {
-    let width = sums.len();
-    let (shift, mean) = (shift.first(width), mean.first(width));
+    let (joined, lanes) = (tile.plan.joined_rows, tile.lanes());
+    let (sums, shift, mean) = (&mut sums[..lanes], shift.part(0, lanes), mean.part(0, lanes));
     let mut next = rows.start;
-    while next + 4 <= rows.end {
-        let [a, b, c, d] = [0, 1, 2, 3].map(|i| &row(next + i)[..width]);
-        for (i, sum) in sums.iter_mut().enumerate() {
+    while next + 4 * joined <= rows.end {
+        let [a, b, c, d] = [0, 1, 2, 3].map(|line| x.slice(tile.offset(next + line * joined), lanes));
+        for i in 0..lanes {
             let (shift, mean) = (shift.at(i), mean.at(i));
-            let two = step(step(*sum, a[i].to_acc(), shift, mean), b[i].to_acc(), shift, mean);
-            *sum = step(step(two, c[i].to_acc(), shift, mean), d[i].to_acc(), shift, mean);
+            let two = step(step(sums[i], a[i].to_acc(), shift, mean), b[i].to_acc(), shift, mean);
+            sums[i] = step(step(two, c[i].to_acc(), shift, mean), d[i].to_acc(), shift, mean);
         }
-        next += 4;
+        next += 4 * joined;
     }
-    for next in next..rows.end {
-        let a = &row(next)[..width];
-        for (i, sum) in sums.iter_mut().enumerate() {
-            *sum = step(*sum, a[i].to_acc(), shift.at(i), mean.at(i));
+    for (at, len) in tile.lines(next..rows.end) {
+        let (x, sums, shift, mean) = (x.slice(at, len), &mut sums[..len], shift.part(0, len), mean.part(0, len));
+        for i in 0..len {
+            sums[i] = step(sums[i], x[i].to_acc(), shift.at(i), mean.at(i));
         }
     }
 }

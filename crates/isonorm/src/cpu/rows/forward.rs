@@ -1,14 +1,16 @@
-use isonorm_math::{Element, Moments, Real};
+use std::ops::Range;
+
+use isonorm_math::{Element, Moments, Normalizer, Real};
 
 use super::GroupLayout;
 use super::moments::GroupMoments;
 use crate::Geometry;
-use crate::cpu::chunk::{AffineMap, All, CHUNK, Each, ForwardChunks, ForwardSpace};
 use crate::cpu::crew::Crew;
+use crate::cpu::elementwise::{AffineMap, All, Each, ForwardElements, ForwardSpace};
 use crate::cpu::isa::Kernel;
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::Parameters;
-use crate::cpu::statistics::{Given, GroupNormalizer, GroupStatistics, Outcome};
+use crate::cpu::statistics::{Given, GroupStatistics, Outcome};
 use crate::plan::{Region, RowsPlan};
 
 /// Numbers that are kept of a part: the shift because, in place, another part's task may have overwritten it in `x`.
@@ -18,7 +20,7 @@ const SLOT: usize = 4;
 pub(in crate::cpu) struct RowsForward<'a, T: Element> {
     pub(in crate::cpu) plan: &'a RowsPlan,
     pub(in crate::cpu) geometry: &'a Geometry,
-    pub(in crate::cpu) chunks: ForwardChunks<'a, T>,
+    pub(in crate::cpu) elements: ForwardElements<'a, T>,
     pub(in crate::cpu) parameters: Parameters<'a, T::Acc>,
     /// Whether a mean is subtracted.
     pub(in crate::cpu) centred: bool,
@@ -32,41 +34,102 @@ pub(in crate::cpu) struct RowsForward<'a, T: Element> {
 
 /// Runs a forward pass.
 pub(in crate::cpu) fn forward<T: Element>(pass: &RowsForward<'_, T>, crew: &Crew) {
+    let run = |phase, tasks| crew.vectors.run(Tasks { pass, phase, tasks });
     let (groups, parts) = (pass.geometry.groups(), pass.plan.parts);
     if !pass.plan.split {
-        return crew.for_each(groups, |group| WholeGroup { pass, group });
+        return crew.for_each(groups, |tasks| run(Phase::Whole, tasks));
     }
     if pass.given.is_none() {
-        crew.for_each(groups * parts, |task| PartMoments {
-            pass,
-            group: task / parts,
-            part: task % parts,
-        });
+        crew.for_each(groups * parts, |tasks| run(Phase::Measure, tasks));
     }
-    // The last parts read are the first applied: a cache may still have them.
-    let last = groups * parts - 1;
-    crew.for_each(groups * parts, |task| {
-        let task = last - task;
-        ApplyPart {
-            pass,
-            group: task / parts,
-            part: task % parts,
+    crew.for_each(groups * parts, |tasks| run(Phase::Apply, tasks));
+}
+
+/// What a task does, and with what: a group, or a part of one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// A group from its statistics to its result.
+    Whole,
+    /// The moments of a part, into the workspace.
+    Measure,
+    /// A part's result, the last first: a cache may still have them. Every task merges the group's moments for itself, in the
+    /// same order; the first part's saves them.
+    Apply,
+}
+
+/// Tasks of a phase. What they touch is theirs alone.
+struct Tasks<'p, 'a, T: Element> {
+    pass: &'p RowsForward<'a, T>,
+    phase: Phase,
+    tasks: Range<usize>,
+}
+
+impl<T: Element> Kernel for Tasks<'_, '_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Tasks { pass, phase, tasks } = self;
+        let all = pass.plan.parts;
+        let mut space = ForwardSpace::new();
+        for task in tasks {
+            let (group, parts) = match phase {
+                Phase::Whole => (task, 0..all),
+                Phase::Measure => (task / all, task % all..task % all + 1),
+                Phase::Apply => {
+                    let task = pass.geometry.groups() * all - 1 - task;
+                    (task / all, task % all..task % all + 1)
+                }
+            };
+            let layout = GroupLayout::new(pass.plan, pass.geometry, group);
+            let normalizer = if let Some(given) = &pass.given {
+                given.normalizer(group)
+            } else if phase == Phase::Apply {
+                // SAFETY: a group's first part is one task's.
+                unsafe { pass.merged_normalizer(group, parts.start == 0) }
+            } else {
+                let x = GroupMoments::new(pass.elements.x, layout, pass.centred);
+                let moments = x.of_parts(parts.clone());
+                if phase == Phase::Measure {
+                    let numbers = [moments.count, moments.mean, moments.m2, x.shift.to_f64()];
+                    // SAFETY: a part is one task's.
+                    unsafe { pass.slot(group, parts.start) }.copy_from_slice(&numbers);
+                    continue;
+                }
+                let statistics = GroupStatistics::about(x.shift.to_f64(), moments);
+                // SAFETY: a group is one task's.
+                unsafe { pass.outcome.finish_group(group, statistics) }
+            };
+            for part in parts.rev() {
+                // SAFETY: a part is one task's.
+                unsafe { pass.apply(&layout, part, normalizer, &mut space) };
+            }
         }
-    });
+    }
 }
 
 impl<'a, T: Element> RowsForward<'a, T> {
-    #[inline(always)]
-    fn layout(&self, group: usize) -> GroupLayout<'_> {
-        GroupLayout::new(self.plan, self.geometry, group)
-    }
-
-    #[inline(always)]
-    fn moments(&self, group: usize) -> GroupMoments<'_, '_, T> {
-        GroupMoments {
-            x: self.chunks.x,
-            layout: self.layout(group),
-            centred: self.centred,
+    /// What normalizes a group, once the moments of all its parts are in the workspace; saves its statistics if `save`.
+    ///
+    /// # Safety
+    /// If `save`: no other task saves those of this group.
+    unsafe fn merged_normalizer(&self, group: usize, save: bool) -> Normalizer<T::Acc> {
+        // SAFETY: the tasks that wrote the slots have ended; now they are only read.
+        let slot = |part| unsafe { &*self.slot(group, part) };
+        let moments = (0..self.plan.parts).fold(Moments::EMPTY, |m, part| {
+            let slot = slot(part);
+            m.merge(Moments {
+                count: slot[0],
+                mean: slot[1],
+                m2: slot[2],
+            })
+        });
+        let statistics = GroupStatistics::about(slot(0)[3], moments);
+        if save {
+            // SAFETY: this function's contract.
+            unsafe { self.outcome.finish_group(group, statistics) }
+        } else {
+            self.outcome.normalizer(statistics)
         }
     }
 
@@ -75,38 +138,35 @@ impl<'a, T: Element> RowsForward<'a, T> {
     /// # Safety
     /// No other task touches this part.
     #[inline(always)]
-    unsafe fn apply(&self, group: usize, part: usize, normalizer: GroupNormalizer<T::Acc>) {
-        let layout = self.layout(group);
-        let first = layout.parameter();
-        let n = normalizer.for_all();
-        let mut space = ForwardSpace::new();
+    unsafe fn apply(
+        &self,
+        layout: &GroupLayout<'_>,
+        part: usize,
+        normalizer: Normalizer<T::Acc>,
+        space: &mut ForwardSpace<T>,
+    ) {
+        let (first, n) = (layout.parameter(), All(normalizer));
         let Parameters { weight, bias } = self.parameters;
-        for block in self.plan.part_blocks(self.geometry, part).rev() {
+        let per_element = self.plan.per_element(self.geometry);
+        for block in self.plan.part_blocks(part).rev() {
             for index in (0..layout.pieces(block)).rev() {
                 let piece = layout.piece(block, index);
-                if self.plan.per_element(self.geometry) {
-                    for start in (0..piece.len).step_by(CHUNK) {
-                        let len = CHUNK.min(piece.len - start);
-                        let at = first + piece.inner + start;
-                        let affine = AffineMap {
-                            weight: Each(&weight[at..at + len]),
-                            bias: Each(&bias[at..at + len]),
-                        };
-                        // SAFETY: this function's contract.
-                        unsafe { self.chunks.run((piece.offset + start, len), n, affine, &mut space) };
-                    }
+                if per_element {
+                    let (start, end) = (piece.inner, piece.inner + piece.len);
+                    let affine = AffineMap {
+                        weight: Each(&weight[start..end]),
+                        bias: Each(&bias[start..end]),
+                    };
+                    // SAFETY: this function's contract.
+                    unsafe { self.elements.run((piece.offset, piece.len), n, affine, space) };
                 } else {
                     for stretch in piece.stretches(self.plan.run) {
-                        let at = first + stretch.run;
-                        let affine = AffineMap {
-                            weight: All(weight[at]),
-                            bias: All(bias[at]),
-                        };
-                        for start in (0..stretch.len).step_by(CHUNK) {
-                            let len = CHUNK.min(stretch.len - start);
-                            // SAFETY: this function's contract.
-                            unsafe { self.chunks.run((stretch.offset + start, len), n, affine, &mut space) };
-                        }
+                        let affine = All(AffineMap {
+                            weight: weight[first + stretch.run],
+                            bias: bias[first + stretch.run],
+                        });
+                        // SAFETY: this function's contract.
+                        unsafe { self.elements.run((stretch.offset, stretch.len), n, affine, space) };
                     }
                 }
             }
@@ -124,99 +184,5 @@ impl<'a, T: Element> RowsForward<'a, T> {
             self.scratch
                 .slice(self.parts, (group * self.plan.parts + part) * SLOT, SLOT)
         }
-    }
-}
-
-/// A group from its statistics to its result.
-struct WholeGroup<'a, T: Element> {
-    pass: &'a RowsForward<'a, T>,
-    group: usize,
-}
-
-impl<T: Element> Kernel for WholeGroup<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let WholeGroup { pass, group } = self;
-        let normalizer = match &pass.given {
-            Some(given) => given.normalizer(group),
-            None => {
-                let x = pass.moments(group);
-                let mut moments = Moments::EMPTY;
-                for part in 0..pass.plan.parts {
-                    moments = moments.merge(x.of_part(part));
-                }
-                // SAFETY: a group is one task's.
-                unsafe {
-                    pass.outcome
-                        .finish_group(group, GroupStatistics::about(x.shift().to_f64(), moments))
-                }
-            }
-        };
-        for part in (0..pass.plan.parts).rev() {
-            // SAFETY: as above.
-            unsafe { pass.apply(group, part, normalizer) };
-        }
-    }
-}
-
-/// The moments of a part, into the workspace.
-struct PartMoments<'a, T: Element> {
-    pass: &'a RowsForward<'a, T>,
-    group: usize,
-    part: usize,
-}
-
-impl<T: Element> Kernel for PartMoments<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let x = self.pass.moments(self.group);
-        let m = x.of_part(self.part);
-        // SAFETY: a part is one task's.
-        let slot = unsafe { self.pass.slot(self.group, self.part) };
-        slot.copy_from_slice(&[m.count, m.mean, m.m2, x.shift().to_f64()]);
-    }
-}
-
-/// A part's result. Every task merges the group's moments for itself, in the same order; the first part's saves them.
-struct ApplyPart<'a, T: Element> {
-    pass: &'a RowsForward<'a, T>,
-    group: usize,
-    part: usize,
-}
-
-impl<T: Element> Kernel for ApplyPart<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let ApplyPart { pass, group, part } = self;
-        let normalizer = match &pass.given {
-            Some(given) => given.normalizer(group),
-            None => {
-                // SAFETY: the tasks that wrote the slots have ended; now they are only read.
-                let slot = |part| unsafe { &*pass.slot(group, part) };
-                let moments = (0..pass.plan.parts).fold(Moments::EMPTY, |m, part| {
-                    let slot = slot(part);
-                    m.merge(Moments {
-                        count: slot[0],
-                        mean: slot[1],
-                        m2: slot[2],
-                    })
-                });
-                let statistics = GroupStatistics::about(slot(0)[3], moments);
-                if part == 0 {
-                    // SAFETY: a group's first part is one task's.
-                    unsafe { pass.outcome.finish_group(group, statistics) }
-                } else {
-                    pass.outcome.normalizer(statistics)
-                }
-            }
-        };
-        // SAFETY: a part is one task's.
-        unsafe { pass.apply(group, part, normalizer) };
     }
 }

@@ -34,19 +34,24 @@ struct Piece {
 }
 
 impl<'p> GroupLayout<'p> {
+    #[inline(always)]
     fn new(plan: &'p RowsPlan, geometry: &'p Geometry, group: usize) -> GroupLayout<'p> {
+        // A division costs as much as a short row: most often there is one batch entry.
+        let batch = if group < geometry.kept { 0 } else { group / geometry.kept };
         GroupLayout {
             plan,
             geometry,
-            batch: group / geometry.kept,
-            kept: group % geometry.kept,
+            batch,
+            kept: group - batch * geometry.kept,
         }
     }
 
-    /// The offset of the group's first element.
+    /// The offsets of the group's first, middle and last element.
     #[inline(always)]
-    fn first(&self) -> usize {
-        self.geometry.segment(self.batch, 0, self.kept)
+    fn samples(&self) -> [usize; 3] {
+        let (outer, inner) = (self.geometry.outer, self.geometry.inner);
+        let at = |outer, inner| self.geometry.segment(self.batch, outer, self.kept) + inner;
+        [at(0, 0), at(outer / 2, inner / 2), at(outer - 1, inner - 1)]
     }
 
     /// The index of the group's first affine parameter.
@@ -70,9 +75,11 @@ impl<'p> GroupLayout<'p> {
     #[inline(always)]
     fn piece(&self, block: usize, index: usize) -> Piece {
         let (plan, g) = (self.plan, self.geometry);
-        let per_segment = plan.blocks_per_segment(g);
-        let outer = block / per_segment * plan.block_segments + index;
-        let inner = block % per_segment * plan.block_inner;
+        let (segment, in_segment) = match plan.blocks_per_segment {
+            1 => (block * plan.block_segments, 0),
+            blocks => (block / blocks, block % blocks),
+        };
+        let (outer, inner) = (segment + index, in_segment * plan.block_inner);
         let len = plan.block_inner.min(g.inner - inner);
         Piece {
             offset: g.segment(self.batch, outer, self.kept) + inner,

@@ -1,42 +1,57 @@
+use std::ops::Range;
+
 use isonorm_math::{Element, Moments, Real};
 
 use super::GroupLayout;
 use crate::cpu::lanes::Lanes;
 use crate::cpu::memory::Source;
+use crate::cpu::statistics::median;
 
-/// Moments of a group about its first element, so that a constant group's are exactly zero and a large mean costs no digits.
+/// Moments of a group about one of its elements, so that a constant group's are exactly zero and a large mean costs no digits.
 #[derive(Clone, Copy)]
-pub(super) struct GroupMoments<'a, 'p, T> {
-    pub(super) x: Source<'a, T>,
-    pub(super) layout: GroupLayout<'p>,
+pub(super) struct GroupMoments<'a, 'p, T: Element> {
+    x: Source<'a, T>,
+    layout: GroupLayout<'p>,
     /// False for RMSNorm: squares are taken about zero.
-    pub(super) centred: bool,
+    centred: bool,
+    /// What the moments are about.
+    pub(super) shift: T::Acc,
 }
 
-impl<T: Element> GroupMoments<'_, '_, T> {
-    /// What the moments are about.
+impl<'a, 'p, T: Element> GroupMoments<'a, 'p, T> {
     #[inline(always)]
-    pub(super) fn shift(&self) -> T::Acc {
-        if self.centred {
-            self.x.at(self.layout.first())
+    pub(super) fn new(x: Source<'a, T>, layout: GroupLayout<'p>, centred: bool) -> GroupMoments<'a, 'p, T> {
+        let shift = if centred {
+            median(layout.samples().map(|at| x.at(at)))
         } else {
             T::Acc::ZERO
+        };
+        GroupMoments {
+            x,
+            layout,
+            centred,
+            shift,
         }
     }
 
-    /// The moments of a part.
+    /// The moments of some parts together.
     #[inline(always)]
-    pub(super) fn of_part(&self, part: usize) -> Moments<f64> {
-        let shift = self.shift();
-        let mut moments = Moments::EMPTY;
-        for block in self.layout.plan.part_blocks(self.layout.geometry, part) {
-            moments = moments.merge(self.of_block(block, shift));
+    pub(super) fn of_parts(&self, parts: Range<usize>) -> Moments<f64> {
+        let mut all = Moments::EMPTY;
+        for part in parts {
+            let blocks = self.layout.plan.part_blocks(part);
+            let mut moments = Moments::EMPTY;
+            for block in blocks {
+                moments = merge(moments, self.of_block(block));
+            }
+            all = merge(all, moments);
         }
-        moments
+        all
     }
 
     #[inline(always)]
-    fn of_block(&self, block: usize, shift: T::Acc) -> Moments<f64> {
+    fn of_block(&self, block: usize) -> Moments<f64> {
+        let shift = self.shift;
         let (mean, m2, count) = if self.centred {
             let (sum, count) = self.sum(block, |s, v| s + (v - shift));
             let mean = sum / T::Acc::from_f64(count);
@@ -98,4 +113,10 @@ impl<T: Element> GroupMoments<'_, '_, T> {
             m2: values().map(|v| (v - mean) * (v - mean)).sum(),
         }
     }
+}
+
+/// Merges moments. (Dividing is slow: a short group is a single block.)
+#[inline(always)]
+fn merge(moments: Moments<f64>, more: Moments<f64>) -> Moments<f64> {
+    if moments.count == 0.0 { more } else { moments.merge(more) }
 }

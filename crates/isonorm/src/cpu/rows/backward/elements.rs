@@ -1,37 +1,42 @@
 //! Every element of a row has a weight and bias of its own (LayerNorm, RMSNorm): their gradients are sums over the rows.
 
-use isonorm_math::{Element, Real};
+use std::ops::Range;
+
+use isonorm_math::{Element, Normalizer, Real};
 
 use super::{GroupSums, Means, Piece, RowsBackward, Sweep};
-use crate::cpu::chunk::{AffineMap, BackwardSpace, CHUNK, Each};
 use crate::cpu::crew::Crew;
+use crate::cpu::elementwise::{AffineMap, All, BackwardSpace, CHUNK, Each, Gradient, GradientVisitor, InputGradient};
 use crate::cpu::isa::Kernel;
-use crate::cpu::lanes::Lanes;
+use crate::cpu::lanes::GradientLanes;
 use crate::cpu::parameters::Parameters;
-use crate::cpu::statistics::GroupNormalizer;
 use crate::plan::share;
 
 /// Rows whose contributions to a parameter's gradient are added up in the accumulator's type before they go to `f64`.
 const ROWS_PER_FLUSH: usize = 128;
 
 pub(super) fn backward<T: Element>(pass: &RowsBackward<'_, T>, crew: &Crew) {
+    let run = |phase, tasks| pass.vectors.run(Tasks { pass, phase, tasks });
     let (groups, parts) = (pass.geometry.groups(), pass.plan.parts);
     if !pass.plan.split {
-        return crew.for_each(pass.plan.chunks, |chunk| ChunkOfRows { pass, chunk });
+        return crew.for_each(pass.plan.chunks, |tasks| run(Phase::Rows, tasks));
     }
-    crew.for_each(parts, |part| PartOfRows { pass, part });
+    crew.for_each(parts, |tasks| run(Phase::Sum, tasks));
     if pass.second_sweep() {
-        // The last parts read are the first written: a cache may still have them.
-        let last = groups * parts - 1;
-        crew.for_each(groups * parts, |task| {
-            let task = last - task;
-            WritePart {
-                pass,
-                group: task / parts,
-                part: task % parts,
-            }
-        });
+        crew.for_each(groups * parts, |tasks| run(Phase::Write, tasks));
     }
+}
+
+/// What a task does, and with what.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// A chunk of whole rows, from their sums to their results.
+    Rows,
+    /// The sums of the same part of every row (few, long rows), into the workspace; and the results, when they do not depend on
+    /// the sums.
+    Sum,
+    /// The gradient of `x` in a part of a row, the last first: a cache may still have them.
+    Write,
 }
 
 /// Sums of the parameters' gradients: the weight's, the bias's.
@@ -52,8 +57,7 @@ fn flush<A: Real>(staging: &mut Pair<'_, A>, sums: &mut Pair<'_, f64>) {
 struct Space<T: Element> {
     chunk: BackwardSpace<T>,
     /// `Σ w·g·x̂` and `Σ w·g` of a piece.
-    gx: Lanes<T::Acc>,
-    g: Lanes<T::Acc>,
+    lanes: GradientLanes<T::Acc>,
 }
 
 impl<T: Element> Space<T> {
@@ -61,89 +65,32 @@ impl<T: Element> Space<T> {
     fn new() -> Space<T> {
         Space {
             chunk: BackwardSpace::new(),
-            gx: Lanes::new(),
-            g: Lanes::new(),
+            lanes: GradientLanes::new(),
         }
     }
+}
 
-    /// Adds the chunk, weighted, to the sums of the piece.
+/// One sweep over a chunk of a row.
+struct SweepChunk<'s, 'w, 'e, 'a, T: Element> {
+    weight: Each<'w, T::Acc>,
+    sums: Option<&'s mut GradientLanes<T::Acc>>,
+    parameters: Option<Pair<'s, T::Acc>>,
+    write: Option<InputGradient<'e, 'a, T, All<Normalizer<T::Acc>>, AffineMap<Each<'w, T::Acc>>, Means<T::Acc>>>,
+}
+
+impl<T: Element> GradientVisitor<T> for SweepChunk<'_, '_, '_, '_, T> {
     #[inline(always)]
-    fn add_weighted(&mut self, weight: &[T::Acc]) {
-        let len = weight.len();
-        let (g, xhat) = self.chunk.lanes(len);
-        let (gx_sums, g_sums) = (self.gx.first(len), self.g.first(len));
-        for i in 0..len {
-            let wg = g[i] * weight[i];
-            gx_sums[i] = wg.mul_add(xhat[i], gx_sums[i]);
-            g_sums[i] += wg;
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) {
+        if let Some(sums) = self.sums {
+            sums.add_weighted(gradient, self.weight, self.parameters);
         }
-    }
-
-    /// Adds the chunk to the sums of the piece, and to the parameters' gradients.
-    #[inline(always)]
-    fn add_to(&mut self, weight: &[T::Acc], [dweight, dbias]: Pair<'_, T::Acc>) {
-        let len = weight.len();
-        let (g, xhat) = self.chunk.lanes(len);
-        let (gx_sums, g_sums) = (self.gx.first(len), self.g.first(len));
-        let (dweight, dbias) = (&mut dweight[..len], &mut dbias[..len]);
-        for i in 0..len {
-            dweight[i] = g[i].mul_add(xhat[i], dweight[i]);
-            dbias[i] += g[i];
-            let wg = g[i] * weight[i];
-            gx_sums[i] = wg.mul_add(xhat[i], gx_sums[i]);
-            g_sums[i] += wg;
+        if let Some(write) = self.write {
+            write.write(gradient, out);
         }
     }
 }
 
 impl<'a, T: Element> RowsBackward<'a, T> {
-    /// One sweep over a piece of a row; returns its sums. `staging` are the short-term sums of its elements.
-    ///
-    /// # Safety
-    /// If the sweep writes: no other task touches this piece.
-    #[inline(always)]
-    unsafe fn sweep_piece(
-        &self,
-        sweep: Sweep,
-        piece: Piece,
-        normalizer: GroupNormalizer<T::Acc>,
-        means: Means<T::Acc>,
-        mut staging: Option<Pair<'_, T::Acc>>,
-        space: &mut Space<T>,
-    ) -> GroupSums {
-        let n = normalizer.for_all();
-        let Parameters { weight, bias } = self.parameters;
-        for start in (0..piece.len).step_by(CHUNK) {
-            let len = CHUNK.min(piece.len - start);
-            let (chunk, at) = ((piece.offset + start, len), piece.inner + start);
-            let affine = AffineMap {
-                weight: Each(&weight[at..at + len]),
-                bias: Each(&bias[at..at + len]),
-            };
-            self.chunks.gradient(chunk, n, affine, &mut space.chunk);
-            if sweep.sums() {
-                let weight = &weight[at..at + len];
-                match &mut staging {
-                    Some([dweight, dbias]) => {
-                        space.add_to(
-                            weight,
-                            [&mut dweight[start..start + len], &mut dbias[start..start + len]],
-                        );
-                    }
-                    None => space.add_weighted(weight),
-                }
-            }
-            if sweep.writes() {
-                // SAFETY: this function's contract.
-                unsafe { self.chunks.write(chunk, n.rstd, affine.weight, means, &mut space.chunk) };
-            }
-        }
-        GroupSums {
-            gx: space.gx.take().to_f64(),
-            g: space.g.take().to_f64(),
-        }
-    }
-
     /// `Σ w·g·x̂` and `Σ w·g` of a part of a row.
     ///
     /// # Safety
@@ -152,6 +99,20 @@ impl<'a, T: Element> RowsBackward<'a, T> {
     unsafe fn row_sums(&self, group: usize, part: usize) -> &'a mut [f64] {
         // SAFETY: this function's contract.
         unsafe { self.scratch.slice(self.parts, (group * self.plan.parts + part) * 2, 2) }
+    }
+
+    /// `Σ w·g·x̂` and `Σ w·g` of a row, once those of its parts are in the workspace.
+    fn total(&self, row: usize) -> GroupSums {
+        let mut total = GroupSums::default();
+        for part in 0..self.plan.parts {
+            // SAFETY: the tasks that wrote the slots have ended; now they are only read.
+            let slot: &[f64] = unsafe { self.row_sums(row, part) };
+            total.add(GroupSums {
+                gx: slot[0],
+                g: slot[1],
+            });
+        }
+        total
     }
 
     /// Short-term and long-term sums of a chunk's parameters `start..start + len`, the short-term ones zero.
@@ -176,130 +137,165 @@ impl<'a, T: Element> RowsBackward<'a, T> {
     }
 }
 
-/// A chunk of whole rows.
-struct ChunkOfRows<'a, T: Element> {
-    pass: &'a RowsBackward<'a, T>,
-    chunk: usize,
+/// Tasks of a phase. What they touch is theirs alone.
+struct Tasks<'p, 'a, T: Element> {
+    pass: &'p RowsBackward<'a, T>,
+    phase: Phase,
+    tasks: Range<usize>,
 }
 
-impl<T: Element> Kernel for ChunkOfRows<'_, T> {
+impl<T: Element> Kernel for Tasks<'_, '_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let ChunkOfRows { pass, chunk } = self;
-        // SAFETY: a chunk is one task's.
-        let (mut staging, mut sums) = unsafe { pass.parameter_sums(chunk, 0, pass.geometry.parameters) };
+        let Tasks { pass, phase, tasks } = self;
+        let (plan, groups) = (pass.plan, pass.geometry.groups());
         let mut space = Space::new();
-        let blocks = pass.plan.blocks(pass.geometry);
-        let mut pending = 0;
-        for group in share(pass.geometry.groups(), pass.plan.chunks, chunk) {
-            let layout = pass.layout(group);
-            let normalizer = pass.statistics.normalizer(group);
-            let mut total = GroupSums::default();
-            for block in 0..blocks {
-                let piece = layout.piece(block, 0);
-                let (start, end) = (piece.inner, piece.inner + piece.len);
+        for task in tasks {
+            // The accumulators of the parameters' gradients that are used, the rows, and their blocks.
+            let (chunk, rows, part) = match phase {
+                Phase::Rows => (task, share(groups, plan.chunks, task), 0),
+                Phase::Sum => (0, 0..groups, task),
+                Phase::Write => {
+                    let task = groups * plan.parts - 1 - task;
+                    (0, task / plan.parts..task / plan.parts + 1, task % plan.parts)
+                }
+            };
+            let mut sweep = SweepRow {
+                pass,
+                phase,
+                part,
+                blocks: plan.part_blocks(part),
+                space: &mut space,
+            };
+            if phase == Phase::Write {
+                for row in rows {
+                    sweep.run(row, None);
+                }
+                continue;
+            }
+            let first = sweep.blocks.start * plan.block_inner;
+            let len = (sweep.blocks.end * plan.block_inner).min(pass.geometry.inner) - first;
+            // SAFETY: a chunk is one task's, or a range of elements is, in every row.
+            let (mut staging, mut sums) = unsafe { pass.parameter_sums(chunk, first, len) };
+            let mut pending = 0;
+            for row in rows {
                 let [dweight, dbias] = &mut staging;
-                let staging = pass
-                    .wants_parameters
-                    .then_some([&mut dweight[start..end], &mut dbias[start..end]]);
-                let none = pass.means(None);
-                // SAFETY: a row is one task's.
-                total
-                    .add(unsafe { pass.sweep_piece(pass.first_sweep(), piece, normalizer, none, staging, &mut space) });
-            }
-            if pass.second_sweep() {
-                let means = pass.means(Some(total));
-                for block in (0..blocks).rev() {
-                    let piece = layout.piece(block, 0);
-                    // SAFETY: a row is one task's.
-                    unsafe { pass.sweep_piece(Sweep::Write, piece, normalizer, means, None, &mut space) };
-                }
-            }
-            pending += 1;
-            if pending == ROWS_PER_FLUSH {
-                flush(&mut staging, &mut sums);
-                pending = 0;
-            }
-        }
-        flush(&mut staging, &mut sums);
-    }
-}
-
-/// The same part of every row (few, long rows).
-struct PartOfRows<'a, T: Element> {
-    pass: &'a RowsBackward<'a, T>,
-    part: usize,
-}
-
-impl<T: Element> Kernel for PartOfRows<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let PartOfRows { pass, part } = self;
-        let blocks = pass.plan.part_blocks(pass.geometry, part);
-        let mut space = Space::new();
-        for group in 0..pass.geometry.groups() {
-            let layout = pass.layout(group);
-            let normalizer = pass.statistics.normalizer(group);
-            let none = pass.means(None);
-            let mut total = GroupSums::default();
-            for block in blocks.clone() {
-                let piece = layout.piece(block, 0);
-                // SAFETY: a range of elements is one task's, in every row.
-                unsafe {
-                    let (mut staging, mut sums) = pass.parameter_sums(0, piece.inner, piece.len);
-                    let [dweight, dbias] = &mut staging;
-                    let short = pass.wants_parameters.then_some([&mut **dweight, &mut **dbias]);
-                    total.add(pass.sweep_piece(pass.first_sweep(), piece, normalizer, none, short, &mut space));
+                let staged = if pass.wants_parameters {
+                    Some([&mut **dweight, &mut **dbias])
+                } else {
+                    None
+                };
+                sweep.run(row, staged);
+                pending += 1;
+                if pending == ROWS_PER_FLUSH {
                     flush(&mut staging, &mut sums);
+                    pending = 0;
                 }
             }
-            // SAFETY: a part is one task's.
-            unsafe { pass.row_sums(group, part) }.copy_from_slice(&[total.gx, total.g]);
+            flush(&mut staging, &mut sums);
         }
     }
 }
 
-/// The gradient of `x` in a part of a row.
-struct WritePart<'a, T: Element> {
-    pass: &'a RowsBackward<'a, T>,
-    group: usize,
+/// The sweeps of a phase over some blocks of a row.
+struct SweepRow<'p, 'a, 's, T: Element> {
+    pass: &'p RowsBackward<'a, T>,
+    phase: Phase,
     part: usize,
+    blocks: Range<usize>,
+    space: &'s mut Space<T>,
 }
 
-impl<T: Element> Kernel for WritePart<'_, T> {
-    type Output = ();
-
+impl<T: Element> SweepRow<'_, '_, '_, T> {
+    /// `staging` are the short-term sums of the elements of the blocks.
     #[inline(always)]
-    fn run(self) {
-        let WritePart { pass, group, part } = self;
-        let mut total = GroupSums::default();
-        for part in 0..pass.plan.parts {
-            // SAFETY: the tasks that wrote the slots have ended; now they are only read.
-            let slot: &[f64] = unsafe { pass.row_sums(group, part) };
-            total.add(GroupSums {
-                gx: slot[0],
-                g: slot[1],
-            });
-        }
-        let (layout, means) = (pass.layout(group), pass.means(Some(total)));
-        let normalizer = pass.statistics.normalizer(group);
-        let mut space = Space::new();
-        for block in pass.plan.part_blocks(pass.geometry, part).rev() {
-            // SAFETY: a part is one task's.
-            unsafe {
-                pass.sweep_piece(
-                    Sweep::Write,
-                    layout.piece(block, 0),
-                    normalizer,
-                    means,
-                    None,
-                    &mut space,
-                );
+    fn run(&mut self, row: usize, mut staging: Option<Pair<'_, T::Acc>>) {
+        let (pass, phase) = (self.pass, self.phase);
+        let (layout, n) = (pass.layout(row), All(pass.statistics.normalizer(row)));
+        let mut total = match phase {
+            Phase::Write => pass.total(row),
+            Phase::Rows | Phase::Sum => GroupSums::default(),
+        };
+        let mut sweep = match phase {
+            Phase::Write => Sweep::Write,
+            Phase::Rows | Phase::Sum => pass.first_sweep(),
+        };
+        // A loop, though of two turns at most: the compiler is to see its body once.
+        loop {
+            let means = pass.means((sweep == Sweep::Write).then_some(total));
+            let blocks = self.blocks.clone();
+            for step in 0..blocks.len() {
+                // The second sweep goes backwards: what the first read last may still be in a cache.
+                let block = if sweep == Sweep::Write {
+                    blocks.end - 1 - step
+                } else {
+                    blocks.start + step
+                };
+                let piece = layout.piece(block, 0);
+                let first = piece.inner - blocks.start * pass.plan.block_inner;
+                let staged = match &mut staging {
+                    Some([dweight, dbias]) if sweep.sums() => Some([
+                        &mut dweight[first..first + piece.len],
+                        &mut dbias[first..first + piece.len],
+                    ]),
+                    _ => None,
+                };
+                total.add(self.sweep_piece((sweep, piece), n, means, staged));
             }
+            if sweep == Sweep::Write || phase == Phase::Sum || !pass.second_sweep() {
+                break;
+            }
+            sweep = Sweep::Write;
+        }
+        if phase == Phase::Sum {
+            // SAFETY: a part is one task's.
+            unsafe { pass.row_sums(row, self.part) }.copy_from_slice(&[total.gx, total.g]);
+        }
+    }
+
+    /// One sweep over a piece of a row; returns its sums.
+    #[inline(always)]
+    fn sweep_piece(
+        &mut self,
+        (sweep, piece): (Sweep, Piece),
+        n: All<Normalizer<T::Acc>>,
+        means: Means<T::Acc>,
+        mut staging: Option<Pair<'_, T::Acc>>,
+    ) -> GroupSums {
+        let SweepRow { pass, space, .. } = self;
+        let Parameters { weight, bias } = pass.parameters;
+        for start in (0..piece.len).step_by(CHUNK) {
+            let len = CHUNK.min(piece.len - start);
+            let (at, first) = ((piece.offset + start, len), piece.inner + start);
+            let a = AffineMap {
+                weight: Each(&weight[first..first + len]),
+                bias: Each(&bias[first..first + len]),
+            };
+            let visitor = SweepChunk {
+                weight: a.weight,
+                sums: if sweep.sums() { Some(&mut space.lanes) } else { None },
+                parameters: match &mut staging {
+                    Some([dweight, dbias]) => Some([&mut dweight[start..start + len], &mut dbias[start..start + len]]),
+                    None => None,
+                },
+                write: if sweep.writes() {
+                    // SAFETY: this piece is this task's alone.
+                    Some(unsafe { InputGradient::new(&pass.elements, at, n, a, means) })
+                } else {
+                    None
+                },
+            };
+            pass.elements.chunk(at, n, a, &mut space.chunk, visitor);
+        }
+        if !sweep.sums() {
+            return GroupSums::default();
+        }
+        let (gx, g) = space.lanes.take();
+        GroupSums {
+            gx: gx.to_f64(),
+            g: g.to_f64(),
         }
     }
 }

@@ -8,8 +8,9 @@ use isonorm_math::{BackwardCoefficients, Element, Real};
 
 use super::{GroupLayout, Piece, Stretch};
 use crate::Geometry;
-use crate::cpu::chunk::{All, BackwardChunks};
 use crate::cpu::crew::Crew;
+use crate::cpu::elementwise::{All, BackwardElements};
+use crate::cpu::isa::Vectors;
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::{GradientSums, Parameters};
 use crate::cpu::statistics::BackwardStatistics;
@@ -17,9 +18,10 @@ use crate::plan::{Region, RowsPlan};
 
 /// Everything that the tasks of a backward pass share.
 pub(in crate::cpu) struct RowsBackward<'a, T: Element> {
+    pub(in crate::cpu) vectors: Vectors,
     pub(in crate::cpu) plan: &'a RowsPlan,
     pub(in crate::cpu) geometry: &'a Geometry,
-    pub(in crate::cpu) chunks: BackwardChunks<'a, T>,
+    pub(in crate::cpu) elements: BackwardElements<'a, T>,
     pub(in crate::cpu) parameters: Parameters<'a, T::Acc>,
     /// Whether a mean was subtracted.
     pub(in crate::cpu) centred: bool,
@@ -81,8 +83,8 @@ impl GroupSums {
     }
 }
 
-/// The same means for every element of a chunk.
-type Means<A> = BackwardCoefficients<All<A>>;
+/// The same means for every element of a group.
+type Means<A> = All<BackwardCoefficients<A>>;
 
 impl<T: Element> RowsBackward<'_, T> {
     #[inline(always)]
@@ -93,7 +95,7 @@ impl<T: Element> RowsBackward<'_, T> {
     /// What the first sweep does.
     #[inline(always)]
     fn first_sweep(&self) -> Sweep {
-        if self.statistics.depend_on_x() || !self.chunks.writes() {
+        if self.statistics.depend_on_x() || !self.elements.writes() {
             Sweep::Sum
         } else {
             Sweep::Both
@@ -103,7 +105,7 @@ impl<T: Element> RowsBackward<'_, T> {
     /// Whether `dx` has to wait for the sums.
     #[inline(always)]
     fn second_sweep(&self) -> bool {
-        self.chunks.writes() && self.statistics.depend_on_x()
+        self.elements.writes() && self.statistics.depend_on_x()
     }
 
     /// The means that the gradient of `x` needs: none before they are known, or through given statistics.
@@ -111,10 +113,9 @@ impl<T: Element> RowsBackward<'_, T> {
     fn means(&self, sums: Option<GroupSums>) -> Means<T::Acc> {
         let count = self.geometry.group_size() as f64;
         let GroupSums { gx, g } = sums.unwrap_or_default();
-        let mean_g = All(T::Acc::from_f64(if self.centred { g / count } else { 0.0 }));
-        BackwardCoefficients {
-            mean_g,
-            mean_gx: All(T::Acc::from_f64(gx / count)),
-        }
+        All(BackwardCoefficients {
+            mean_g: T::Acc::from_f64(if self.centred { g / count } else { 0.0 }),
+            mean_gx: T::Acc::from_f64(gx / count),
+        })
     }
 }

@@ -3,140 +3,75 @@
 
 use std::ops::Range;
 
-use isonorm_math::{Element, Real};
+use isonorm_math::{Element, Normalizer, Real};
 
-use super::{GroupSums, Means, RowsBackward, Stretch, Sweep};
-use crate::cpu::chunk::{AffineMap, All, BackwardSpace, CHUNK};
+use super::{GroupLayout, GroupSums, Means, RowsBackward, Stretch, Sweep};
 use crate::cpu::crew::Crew;
+use crate::cpu::elementwise::{AffineMap, All, BackwardSpace, CHUNK, Gradient, GradientVisitor, InputGradient};
 use crate::cpu::isa::Kernel;
-use crate::cpu::lanes::Lanes;
-use crate::cpu::statistics::GroupNormalizer;
+use crate::cpu::lanes::GradientLanes;
 use crate::plan::share;
 
 pub(super) fn backward<T: Element>(pass: &RowsBackward<'_, T>, crew: &Crew) {
     let (groups, parts) = (pass.geometry.groups(), pass.plan.parts);
-    if !pass.plan.split && pass.geometry.affine.kept_modulus.get() == groups {
-        // A parameter belongs to one group: there is nothing to add up over groups.
-        return crew.for_each(groups, |group| Groups {
-            pass,
-            chunk: 0,
-            slot: group,
-            groups: group..group + 1,
-        });
-    }
     if !pass.plan.split {
-        let chunks = pass.plan.chunks;
-        return crew.for_each(chunks, |chunk| {
-            let groups = share(groups, chunks, chunk);
-            Groups {
-                pass,
-                chunk,
-                slot: chunk,
-                groups,
-            }
-        });
+        return crew.for_each(pass.group_tasks(), |tasks| pass.whole_groups(tasks));
     }
-    crew.for_each(groups * parts, |task| PartOfGroup {
-        pass,
-        group: task / parts,
-        part: task % parts,
-    });
+    crew.for_each(groups * parts, |tasks| pass.sum_parts(tasks));
     pass.add_up_parts();
     if pass.second_sweep() {
-        // The last parts read are the first written: a cache may still have them.
-        let last = groups * parts - 1;
-        crew.for_each(groups * parts, |task| {
-            let task = last - task;
-            WritePart {
-                pass,
-                group: task / parts,
-                part: task % parts,
-            }
-        });
+        crew.for_each(groups * parts, |tasks| pass.write_parts(tasks));
     }
 }
 
-/// `Σ g·x̂` and `Σ g` in lanes.
-type LanePair<A> = [Lanes<A>; 2];
+/// Working space of a task.
+struct Space<T: Element> {
+    chunk: BackwardSpace<T>,
+    /// `Σ g·x̂` and `Σ g`, without the weight.
+    lanes: GradientLanes<T::Acc>,
+}
 
-impl<'a, T: Element> RowsBackward<'a, T> {
-    /// One sweep over a stretch of a run, adding `Σ g·x̂` and `Σ g` (without the weight) to `lanes`.
-    ///
-    /// # Safety
-    /// If the sweep writes: no other task touches this stretch.
+impl<T: Element> Space<T> {
     #[inline(always)]
-    unsafe fn sweep_stretch(
-        &self,
-        (sweep, stretch, parameter): (Sweep, Stretch, usize),
-        normalizer: GroupNormalizer<T::Acc>,
-        means: Means<T::Acc>,
-        lanes: &mut LanePair<T::Acc>,
-        space: &mut BackwardSpace<T>,
-    ) {
-        let n = normalizer.for_all();
-        let weight = All(self.parameters.weight[parameter]);
-        let affine = AffineMap {
-            weight,
-            bias: All(self.parameters.bias[parameter]),
-        };
-        for start in (0..stretch.len).step_by(CHUNK) {
-            let chunk = (stretch.offset + start, CHUNK.min(stretch.len - start));
-            self.chunks.gradient(chunk, n, affine, space);
-            if sweep.sums() {
-                let (g, xhat) = space.lanes(chunk.1);
-                lanes[0].add_pairs(g, xhat, |s, g, xhat| g.mul_add(xhat, s));
-                lanes[1].add_pairs(g, xhat, |s, g, _| s + g);
-            }
-            if sweep.writes() {
-                // SAFETY: this function's contract.
-                unsafe { self.chunks.write(chunk, n.rstd, weight, means, space) };
-            }
+    fn new() -> Space<T> {
+        Space {
+            chunk: BackwardSpace::new(),
+            lanes: GradientLanes::new(),
         }
     }
+}
 
-    /// One sweep over a part of a group. Adds `Σ g·x̂` of each run to the first half of `sums` and `Σ g` to the second.
-    ///
-    /// # Safety
-    /// If the sweep writes: no other task touches this part.
+/// One sweep over a chunk of a run.
+struct SweepChunk<'s, 'e, 'a, T: Element> {
+    len: usize,
+    sums: Option<&'s mut GradientLanes<T::Acc>>,
+    write: Option<InputGradient<'e, 'a, T, All<Normalizer<T::Acc>>, All<AffineMap<T::Acc>>, Means<T::Acc>>>,
+}
+
+impl<T: Element> GradientVisitor<T> for SweepChunk<'_, '_, '_, T> {
     #[inline(always)]
-    unsafe fn sweep_part(
-        &self,
-        sweep: Sweep,
-        (group, part): (usize, usize),
-        normalizer: GroupNormalizer<T::Acc>,
-        means: Means<T::Acc>,
-        sums: &mut [f64],
-    ) {
-        let layout = self.layout(group);
-        let first = layout.parameter();
-        let (sums_gx, sums_g) = sums.split_at_mut(sums.len() / 2);
-        let one_run = self.plan.runs(self.geometry) == 1;
-        let blocks = self.plan.part_blocks(self.geometry, part);
-        let mut space = BackwardSpace::new();
-        let mut lanes = [Lanes::new(), Lanes::new()];
-        for step in 0..blocks.len() {
-            // The second sweep goes backwards: what the first read last may still be in a cache.
-            let block = if sweep == Sweep::Write {
-                blocks.end - 1 - step
-            } else {
-                blocks.start + step
-            };
-            for index in 0..layout.pieces(block) {
-                for stretch in layout.piece(block, index).stretches(self.plan.run) {
-                    let run = stretch.run;
-                    let what = (sweep, stretch, first + run);
-                    // SAFETY: this function's contract.
-                    unsafe { self.sweep_stretch(what, normalizer, means, &mut lanes, &mut space) };
-                    if sweep.sums() && !one_run {
-                        sums_gx[run] += lanes[0].take().to_f64();
-                        sums_g[run] += lanes[1].take().to_f64();
-                    }
-                }
-            }
-            if sweep.sums() && one_run {
-                sums_gx[0] += lanes[0].take().to_f64();
-                sums_g[0] += lanes[1].take().to_f64();
-            }
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) {
+        if let Some(sums) = self.sums {
+            sums.add(gradient, self.len);
+        }
+        if let Some(write) = self.write {
+            write.write(gradient, out);
+        }
+    }
+}
+
+impl<'a, T: Element> RowsBackward<'a, T> {
+    /// Whether a parameter belongs to one group, so that there is nothing to add up over groups.
+    fn one_group_each(&self) -> bool {
+        self.geometry.affine.kept_modulus.get() == self.geometry.groups()
+    }
+
+    /// The number of tasks that whole groups are shared by.
+    fn group_tasks(&self) -> usize {
+        if self.one_group_each() {
+            self.geometry.groups()
+        } else {
+            self.plan.chunks
         }
     }
 
@@ -207,95 +142,172 @@ fn add(sums: &mut [f64], more: &[f64]) {
     }
 }
 
-/// Whole groups, one after the other.
-struct Groups<'a, T: Element> {
-    pass: &'a RowsBackward<'a, T>,
-    /// Whose accumulators of the parameters' gradients are used.
-    chunk: usize,
-    /// Whose space for a group's sums is used.
-    slot: usize,
-    groups: Range<usize>,
-}
-
-impl<T: Element> Kernel for Groups<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let Groups {
-            pass,
-            chunk,
-            slot,
-            groups,
-        } = self;
-        let len = 2 * pass.plan.runs(pass.geometry);
-        // SAFETY: a slot is one task's.
-        let space = unsafe { pass.scratch.slice::<f64>(pass.parts, slot * 2 * len, 2 * len) };
-        let (total, of_part) = space.split_at_mut(len);
-        let none = pass.means(None);
-        for group in groups {
-            let normalizer = pass.statistics.normalizer(group);
-            total.fill(0.0);
-            for part in 0..pass.plan.parts {
-                of_part.fill(0.0);
-                // SAFETY: a group is one task's.
-                unsafe { pass.sweep_part(pass.first_sweep(), (group, part), normalizer, none, of_part) };
-                add(total, of_part);
-            }
-            // SAFETY: a chunk is one task's, or a group's parameters are its own.
-            unsafe { pass.add_to_gradients(chunk, group, total) };
-            if pass.second_sweep() {
-                let means = pass.means(Some(pass.weigh(group, total)));
-                for part in (0..pass.plan.parts).rev() {
+/// Tasks. What they touch is theirs alone: a group, or a part of one, and the sums that belong to it.
+impl<T: Element> RowsBackward<'_, T> {
+    /// Chunks of whole groups.
+    fn whole_groups(&self, tasks: Range<usize>) {
+        let len = 2 * self.plan.runs(self.geometry);
+        let none = self.means(None);
+        let mut space = Space::new();
+        for task in tasks {
+            // Whose accumulators of the parameters' gradients are used.
+            let chunk = if self.one_group_each() { 0 } else { task };
+            // SAFETY: a slot is one task's.
+            let slot = unsafe { self.scratch.slice::<f64>(self.parts, task * 2 * len, 2 * len) };
+            let (total, of_part) = slot.split_at_mut(len);
+            for group in share(self.geometry.groups(), self.group_tasks(), task) {
+                total.fill(0.0);
+                for part in 0..self.plan.parts {
+                    of_part.fill(0.0);
                     // SAFETY: a group is one task's.
-                    unsafe { pass.sweep_part(Sweep::Write, (group, part), normalizer, means, of_part) };
+                    unsafe { self.sweep_part(self.first_sweep(), (group, part), none, of_part, &mut space) };
+                    add(total, of_part);
+                }
+                // SAFETY: a chunk is one task's, or a group's parameters are its own.
+                unsafe { self.add_to_gradients(chunk, group, total) };
+                if self.second_sweep() {
+                    let means = self.means(Some(self.weigh(group, total)));
+                    for part in (0..self.plan.parts).rev() {
+                        // SAFETY: a group is one task's.
+                        unsafe { self.sweep_part(Sweep::Write, (group, part), means, of_part, &mut space) };
+                    }
                 }
             }
         }
     }
+
+    /// The sums of parts of groups, into the workspace.
+    fn sum_parts(&self, tasks: Range<usize>) {
+        let none = self.means(None);
+        let mut space = Space::new();
+        for task in tasks {
+            let (group, part) = (task / self.plan.parts, task % self.plan.parts);
+            // SAFETY: a part is one task's.
+            unsafe {
+                let sums = self.part_sums(group, part);
+                sums.fill(0.0);
+                self.sweep_part(self.first_sweep(), (group, part), none, sums, &mut space);
+            }
+        }
+    }
+
+    /// The gradient of `x` in parts of groups, the last first: a cache may still have them.
+    fn write_parts(&self, tasks: Range<usize>) {
+        let parts = self.plan.parts;
+        let last = self.geometry.groups() * parts - 1;
+        let mut space = Space::new();
+        for task in tasks {
+            let (group, part) = ((last - task) / parts, (last - task) % parts);
+            // SAFETY: the tasks that wrote the sums have ended; now they are only read.
+            let total: &[f64] = unsafe { self.part_sums(group, 0) };
+            let means = self.means(Some(self.weigh(group, total)));
+            // SAFETY: a part is one task's.
+            unsafe { self.sweep_part(Sweep::Write, (group, part), means, &mut [], &mut space) };
+        }
+    }
+
+    /// One sweep over a part of a group.
+    ///
+    /// # Safety
+    /// If the sweep writes: no other task touches this part.
+    unsafe fn sweep_part(
+        &self,
+        sweep: Sweep,
+        (group, part): (usize, usize),
+        means: Means<T::Acc>,
+        sums: &mut [f64],
+        space: &mut Space<T>,
+    ) {
+        self.vectors.run(SweepPart {
+            pass: self,
+            sweep,
+            layout: self.layout(group),
+            part,
+            n: All(self.statistics.normalizer(group)),
+            means,
+            sums,
+            space,
+        });
+    }
 }
 
-/// The sums of a part of a group, into the workspace.
-struct PartOfGroup<'a, T: Element> {
-    pass: &'a RowsBackward<'a, T>,
-    group: usize,
+/// One sweep over a part of a group. Adds `Σ g·x̂` of each run to the first half of `sums` and `Σ g` to the second. Made where
+/// no other task touches this part.
+struct SweepPart<'p, 'a, 's, T: Element> {
+    pass: &'p RowsBackward<'a, T>,
+    sweep: Sweep,
+    layout: GroupLayout<'p>,
     part: usize,
+    n: All<Normalizer<T::Acc>>,
+    means: Means<T::Acc>,
+    sums: &'s mut [f64],
+    space: &'s mut Space<T>,
 }
 
-impl<T: Element> Kernel for PartOfGroup<'_, T> {
+impl<T: Element> Kernel for SweepPart<'_, '_, '_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self) {
-        let PartOfGroup { pass, group, part } = self;
-        let normalizer = pass.statistics.normalizer(group);
-        // SAFETY: a part is one task's.
-        unsafe {
-            let sums = pass.part_sums(group, part);
-            sums.fill(0.0);
-            pass.sweep_part(pass.first_sweep(), (group, part), normalizer, pass.means(None), sums);
+    fn run(mut self) {
+        let (plan, sweep, layout) = (self.pass.plan, self.sweep, self.layout);
+        let one_run = plan.runs(self.pass.geometry) == 1;
+        let blocks = plan.part_blocks(self.part);
+        for step in 0..blocks.len() {
+            // The second sweep goes backwards: what the first read last may still be in a cache.
+            let block = if sweep == Sweep::Write {
+                blocks.end - 1 - step
+            } else {
+                blocks.start + step
+            };
+            for index in 0..layout.pieces(block) {
+                for stretch in layout.piece(block, index).stretches(plan.run) {
+                    let run = stretch.run;
+                    self.sweep_stretch(stretch);
+                    if sweep.sums() && !one_run {
+                        self.take_sums(run);
+                    }
+                }
+            }
+            if sweep.sums() && one_run {
+                self.take_sums(0);
+            }
         }
     }
 }
 
-/// The gradient of `x` in a part of a group.
-struct WritePart<'a, T: Element> {
-    pass: &'a RowsBackward<'a, T>,
-    group: usize,
-    part: usize,
-}
-
-impl<T: Element> Kernel for WritePart<'_, T> {
-    type Output = ();
-
+impl<T: Element> SweepPart<'_, '_, '_, T> {
     #[inline(always)]
-    fn run(self) {
-        let WritePart { pass, group, part } = self;
-        // SAFETY: the tasks that wrote the sums have ended; now they are only read.
-        let total: &[f64] = unsafe { pass.part_sums(group, 0) };
-        let means = pass.means(Some(pass.weigh(group, total)));
-        let normalizer = pass.statistics.normalizer(group);
-        // SAFETY: a part is one task's.
-        unsafe { pass.sweep_part(Sweep::Write, (group, part), normalizer, means, &mut []) };
+    fn sweep_stretch(&mut self, stretch: Stretch) {
+        let SweepPart {
+            pass, sweep, n, means, ..
+        } = *self;
+        let parameter = self.layout.parameter() + stretch.run;
+        let a = All(AffineMap {
+            weight: pass.parameters.weight[parameter],
+            bias: pass.parameters.bias[parameter],
+        });
+        for start in (0..stretch.len).step_by(CHUNK) {
+            let at = (stretch.offset + start, CHUNK.min(stretch.len - start));
+            let visitor = SweepChunk {
+                len: at.1,
+                sums: sweep.sums().then_some(&mut self.space.lanes),
+                write: if sweep.writes() {
+                    // SAFETY: this part is this task's alone.
+                    Some(unsafe { InputGradient::new(&pass.elements, at, n, a, means) })
+                } else {
+                    None
+                },
+            };
+            pass.elements.chunk(at, n, a, &mut self.space.chunk, visitor);
+        }
+    }
+
+    /// Moves the sums of the lanes to those of a run.
+    #[inline(always)]
+    fn take_sums(&mut self, run: usize) {
+        let (gx, g) = self.space.lanes.take();
+        let (sums_gx, sums_g) = self.sums.split_at_mut(self.sums.len() / 2);
+        sums_gx[run] += gx.to_f64();
+        sums_g[run] += g.to_f64();
     }
 }

@@ -1,0 +1,283 @@
+use isonorm_math::activation::{Identity, Relu};
+use isonorm_math::normalize::input_gradient;
+use isonorm_math::{Activation, BackwardCoefficients, Element, Normalizer, Pointwise, Real};
+
+use super::{AffineMap, CHUNK, Coefficient, Deactivate, Dest, Each, NoResidual, Residual, Route, Source};
+use crate::cpu::isa::Vectors;
+
+/// `x̂` and `g = dy·act′(z)` of each element of a stretch.
+pub(in crate::cpu) trait Gradient<A>: Copy {
+    /// `x̂` and `g` of the `index`-th element.
+    fn at(&self, index: usize) -> (A, A);
+
+    /// Those of elements `start..start + len`, as [`Coefficient::part`].
+    fn part(self, start: usize, len: usize) -> Self;
+}
+
+/// What is done with the gradient of a chunk: compiled for each kind of [`Gradient`].
+pub(in crate::cpu) trait GradientVisitor<T: Element> {
+    /// Does it; `out` is working space.
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]);
+}
+
+/// Computed from the tensors wherever it is needed: cheaper than to store it, where the activation is.
+#[derive(Clone, Copy)]
+struct Computed<'a, T, N, W, R, P> {
+    x: &'a [T],
+    dy: &'a [T],
+    n: N,
+    a: W,
+    residual: R,
+    activation: P,
+}
+
+impl<T, N, W, R, P> Gradient<T::Acc> for Computed<'_, T, N, W, R, P>
+where
+    T: Element,
+    N: Coefficient<Normalizer<T::Acc>>,
+    W: Coefficient<AffineMap<T::Acc>>,
+    R: Residual<T::Acc>,
+    P: Pointwise,
+{
+    #[inline(always)]
+    fn at(&self, index: usize) -> (T::Acc, T::Acc) {
+        let xhat = self.n.at(index).apply(self.x[index].to_acc());
+        let z = self.residual.add(index, self.a.at(index).apply(xhat));
+        (xhat, self.dy[index].to_acc() * self.activation.derivative(z))
+    }
+
+    #[inline(always)]
+    fn part(self, start: usize, len: usize) -> Self {
+        Computed {
+            x: &self.x[start..start + len],
+            dy: &self.dy[start..start + len],
+            n: self.n.part(start, len),
+            a: self.a.part(start, len),
+            residual: self.residual.part(start, len),
+            ..self
+        }
+    }
+}
+
+/// Computed in stages beforehand.
+#[derive(Clone, Copy)]
+struct Prepared<'a, A> {
+    xhat: &'a [A],
+    g: &'a [A],
+}
+
+impl<A: Real> Gradient<A> for Prepared<'_, A> {
+    #[inline(always)]
+    fn at(&self, index: usize) -> (A, A) {
+        (self.xhat[index], self.g[index])
+    }
+
+    #[inline(always)]
+    fn part(self, start: usize, len: usize) -> Self {
+        Prepared {
+            xhat: &self.xhat[start..start + len],
+            g: &self.g[start..start + len],
+        }
+    }
+}
+
+/// Working space of a backward task, which its chunks use one after the other.
+#[repr(align(64))]
+pub(in crate::cpu) struct BackwardSpace<T: Element> {
+    xhat: [T::Acc; CHUNK],
+    g: [T::Acc; CHUNK],
+    z: [T::Acc; CHUNK],
+    out: [T; CHUNK],
+}
+
+impl<T: Element> BackwardSpace<T> {
+    #[inline(always)]
+    pub(in crate::cpu) fn new() -> BackwardSpace<T> {
+        let zeros = [T::Acc::ZERO; CHUNK];
+        BackwardSpace {
+            xhat: zeros,
+            g: zeros,
+            z: zeros,
+            out: [T::default(); CHUNK],
+        }
+    }
+}
+
+/// The tensors of a backward pass.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct BackwardElements<'a, T> {
+    x: Source<'a, T>,
+    dy: Source<'a, T>,
+    residual: Option<Source<'a, T>>,
+    dx: Option<Dest<'a, T>>,
+    dresidual: Option<Dest<'a, T>>,
+    activation: Activation,
+    route: Route,
+    vectors: Vectors,
+}
+
+impl<'a, T: Element> BackwardElements<'a, T> {
+    /// `dx` may be `dy`, and says so by `in_place`; `streaming`: results go past the caches.
+    pub(in crate::cpu) fn new(
+        x: Source<'a, T>,
+        (dy, dx, in_place): (Source<'a, T>, Option<Dest<'a, T>>, bool),
+        (residual, dresidual): (Option<Source<'a, T>>, Option<Dest<'a, T>>),
+        activation: Activation,
+        streaming: bool,
+        vectors: Vectors,
+    ) -> BackwardElements<'a, T> {
+        BackwardElements {
+            x,
+            dy,
+            residual,
+            dx,
+            dresidual,
+            activation,
+            route: Route::new(in_place, streaming),
+            vectors,
+        }
+    }
+
+    /// Whether anything is written for each element.
+    pub(in crate::cpu) fn writes(&self) -> bool {
+        self.dx.is_some() || self.dresidual.is_some()
+    }
+
+    /// Shows the gradient of the `len <= CHUNK` elements at `offset` to a visitor.
+    #[inline(always)]
+    pub(in crate::cpu) fn chunk<N, W, V>(
+        &self,
+        (offset, len): (usize, usize),
+        n: N,
+        a: W,
+        space: &mut BackwardSpace<T>,
+        visitor: V,
+    ) where
+        N: Coefficient<Normalizer<T::Acc>>,
+        W: Coefficient<AffineMap<T::Acc>>,
+        V: GradientVisitor<T>,
+    {
+        let BackwardSpace { xhat, g, z, out } = space;
+        let (n, a) = (n.part(0, len), a.part(0, len));
+        let (x, dy) = (self.x.slice(offset, len), self.dy.slice(offset, len));
+        let residual = self.residual.as_ref().map(|r| Each(r.slice(offset, len)));
+        macro_rules! computed {
+            ($residual:expr, $activation:expr) => {
+                Computed {
+                    x,
+                    dy,
+                    n,
+                    a,
+                    residual: $residual,
+                    activation: $activation,
+                }
+            };
+        }
+        match (self.activation, residual) {
+            (Activation::Identity, _) => visitor.visit(computed!(NoResidual, Identity), out),
+            (Activation::Relu, None) => visitor.visit(computed!(NoResidual, Relu), out),
+            (Activation::Relu, Some(residual)) => visitor.visit(computed!(residual, Relu), out),
+            (activation, residual) => {
+                let (xhat, g, z) = (&mut xhat[..len], &mut g[..len], &mut z[..len]);
+                for i in 0..len {
+                    xhat[i] = n.at(i).apply(x[i].to_acc());
+                }
+                match residual {
+                    None => preactivation(xhat, a, NoResidual, z),
+                    Some(residual) => preactivation(xhat, a, residual, z),
+                }
+                for i in 0..len {
+                    g[i] = dy[i].to_acc();
+                }
+                self.vectors.run(Deactivate { activation, z, g });
+                visitor.visit(Prepared { xhat, g }, out);
+            }
+        }
+    }
+}
+
+/// `z = x̂·weight + bias + residual`.
+#[inline(always)]
+fn preactivation<A: Real, W: Coefficient<AffineMap<A>>, R: Residual<A>>(xhat: &[A], a: W, residual: R, z: &mut [A]) {
+    let len = z.len();
+    let (xhat, a, residual) = (&xhat[..len], a.part(0, len), residual.part(0, len));
+    for i in 0..len {
+        z[i] = residual.add(i, a.at(i).apply(xhat[i]));
+    }
+}
+
+/// Writes the gradients of a chunk: `dx = rstd·(w·g − mean_g − x̂·mean_gx)` and that of the residual, `g`.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct InputGradient<'e, 'a, T, N, W, M> {
+    elements: &'e BackwardElements<'a, T>,
+    at: (usize, usize),
+    n: N,
+    a: W,
+    means: M,
+}
+
+impl<'e, 'a, T, N, W, M> InputGradient<'e, 'a, T, N, W, M>
+where
+    T: Element,
+    N: Coefficient<Normalizer<T::Acc>>,
+    W: Coefficient<AffineMap<T::Acc>>,
+    M: Coefficient<BackwardCoefficients<T::Acc>>,
+{
+    /// For the `len` elements at `offset`, whose gradient it will be given.
+    ///
+    /// # Safety
+    /// While this value lives, no other task touches these elements.
+    #[inline(always)]
+    pub(in crate::cpu) unsafe fn new(
+        elements: &'e BackwardElements<'a, T>,
+        (offset, len): (usize, usize),
+        n: N,
+        a: W,
+        means: M,
+    ) -> InputGradient<'e, 'a, T, N, W, M> {
+        InputGradient {
+            elements,
+            at: (offset, len),
+            n: n.part(0, len),
+            a: a.part(0, len),
+            means: means.part(0, len),
+        }
+    }
+
+    /// Writes; `gradient` is not read from `dy` afterwards, over which `dx` may be written.
+    #[inline(always)]
+    pub(in crate::cpu) fn write<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) {
+        let InputGradient {
+            elements,
+            at,
+            n,
+            a,
+            means,
+        } = self;
+        let BackwardElements {
+            dx, dresidual, route, ..
+        } = elements;
+        let len = at.1;
+        let gradient = gradient.part(0, len);
+        if let Some(dresidual) = dresidual {
+            // SAFETY: `new`'s contract; only the straight route writes here, and then nothing is in place.
+            let to = &mut unsafe { route.first(dresidual, at, out) }[..len];
+            for i in 0..len {
+                to[i] = T::from_acc(gradient.at(i).1);
+            }
+            // SAFETY: `new`'s contract; the residual's gradient is memory of its own.
+            unsafe { route.finish(dresidual, at, out) };
+        }
+        if let Some(dx) = dx {
+            // SAFETY: as above.
+            let to = &mut unsafe { route.first(dx, at, out) }[..len];
+            let (n, a, means) = (n.part(0, len), a.part(0, len), means.part(0, len));
+            for i in 0..len {
+                let (xhat, g) = gradient.at(i);
+                to[i] = T::from_acc(input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i)));
+            }
+            // SAFETY: `new`'s contract; `dy` is not read any more.
+            unsafe { route.finish(dx, at, out) };
+        }
+    }
+}

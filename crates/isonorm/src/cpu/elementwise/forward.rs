@@ -1,0 +1,129 @@
+use isonorm_math::activation::{Identity, Relu};
+use isonorm_math::{Activation, Element, Normalizer, Pointwise, Real};
+
+use super::{Activate, AffineMap, CHUNK, Coefficient, Dest, Each, NoResidual, Residual, Route, Source, convert};
+use crate::cpu::isa::Vectors;
+
+/// Working space of a forward task, which its chunks use one after the other.
+#[repr(align(64))]
+pub(in crate::cpu) struct ForwardSpace<T: Element> {
+    z: [T::Acc; CHUNK],
+    out: [T; CHUNK],
+}
+
+impl<T: Element> ForwardSpace<T> {
+    #[inline(always)]
+    pub(in crate::cpu) fn new() -> ForwardSpace<T> {
+        ForwardSpace {
+            z: [T::Acc::ZERO; CHUNK],
+            out: [T::default(); CHUNK],
+        }
+    }
+}
+
+/// The tensors of a forward pass and what follows the affine map.
+#[derive(Clone, Copy)]
+pub(in crate::cpu) struct ForwardElements<'a, T> {
+    pub(in crate::cpu) x: Source<'a, T>,
+    y: Dest<'a, T>,
+    residual: Option<Source<'a, T>>,
+    activation: Activation,
+    route: Route,
+    vectors: Vectors,
+}
+
+impl<'a, T: Element> ForwardElements<'a, T> {
+    /// `y` may be `x`, and says so by `in_place`; `streaming`: it goes past the caches.
+    pub(in crate::cpu) fn new(
+        (x, y, in_place): (Source<'a, T>, Dest<'a, T>, bool),
+        residual: Option<Source<'a, T>>,
+        activation: Activation,
+        streaming: bool,
+        vectors: Vectors,
+    ) -> ForwardElements<'a, T> {
+        ForwardElements {
+            x,
+            y,
+            residual,
+            activation,
+            route: Route::new(in_place, streaming),
+            vectors,
+        }
+    }
+
+    /// Computes `y` of the `len` elements at `offset`.
+    ///
+    /// # Safety
+    /// No other task touches these elements.
+    #[inline(always)]
+    pub(in crate::cpu) unsafe fn run<N, W>(
+        &self,
+        (offset, len): (usize, usize),
+        n: N,
+        a: W,
+        space: &mut ForwardSpace<T>,
+    ) where
+        N: Coefficient<Normalizer<T::Acc>>,
+        W: Coefficient<AffineMap<T::Acc>>,
+    {
+        for start in (0..len).step_by(CHUNK) {
+            let len = CHUNK.min(len - start);
+            let at = (offset + start, len);
+            // SAFETY: this function's contract.
+            unsafe { self.chunk(at, n.part(start, len), a.part(start, len), space) };
+        }
+    }
+
+    /// Computes `y` of a chunk.
+    ///
+    /// # Safety
+    /// No other task touches these elements.
+    #[inline(always)]
+    unsafe fn chunk<N, W>(&self, at: (usize, usize), n: N, a: W, space: &mut ForwardSpace<T>)
+    where
+        N: Coefficient<Normalizer<T::Acc>>,
+        W: Coefficient<AffineMap<T::Acc>>,
+    {
+        let ForwardSpace { z, out } = space;
+        let (x, len) = (self.x.slice(at.0, at.1), at.1);
+        let residual = self.residual.as_ref().map(|r| Each(r.slice(at.0, at.1)));
+        // SAFETY: this function's contract; only the straight route writes `y` here, and then it is not `x`.
+        let to = unsafe { self.route.first(&self.y, at, out) };
+        match (self.activation, residual) {
+            (Activation::Identity, None) => map(x, (n, a), NoResidual, Identity, to),
+            (Activation::Identity, Some(residual)) => map(x, (n, a), residual, Identity, to),
+            (Activation::Relu, None) => map(x, (n, a), NoResidual, Relu, to),
+            (Activation::Relu, Some(residual)) => map(x, (n, a), residual, Relu, to),
+            (activation, residual) => {
+                let z = &mut z[..len];
+                match residual {
+                    None => map(x, (n, a), NoResidual, Identity, z),
+                    Some(residual) => map(x, (n, a), residual, Identity, z),
+                }
+                self.vectors.run(Activate { activation, z });
+                convert(to, z);
+            }
+        }
+        // SAFETY: this function's contract; the borrow of `x` has ended.
+        unsafe { self.route.finish(&self.y, at, out) };
+    }
+}
+
+/// `to = act(x̂·weight + bias + residual)`.
+#[inline(always)]
+fn map<T, U, N, W, R, P>(x: &[T], (n, a): (N, W), residual: R, activation: P, to: &mut [U])
+where
+    T: Element,
+    U: Element<Acc = T::Acc>,
+    N: Coefficient<Normalizer<T::Acc>>,
+    W: Coefficient<AffineMap<T::Acc>>,
+    R: Residual<T::Acc>,
+    P: Pointwise,
+{
+    let len = to.len();
+    let (x, n, a, residual) = (&x[..len], n.part(0, len), a.part(0, len), residual.part(0, len));
+    for i in 0..len {
+        let z = a.at(i).apply(n.at(i).apply(x[i].to_acc()));
+        to[i] = U::from_acc(activation.apply(residual.add(i, z)));
+    }
+}

@@ -1,0 +1,262 @@
+//! What is done to each element, over contiguous stretches of them: plain loops that vectorize by themselves.
+//!
+//! The common cases (no activation or ReLU, with or without a residual) are one loop from the tensors to the result. Other
+//! activations go in stages over buffers that stay in the first-level cache, so that they add code instead of multiplying it.
+
+mod backward;
+mod forward;
+
+pub(super) use backward::{BackwardElements, BackwardSpace, Gradient, GradientVisitor, InputGradient};
+pub(super) use forward::{ForwardElements, ForwardSpace};
+
+use isonorm_math::normalize::affine;
+use isonorm_math::{Activation, BackwardCoefficients, Element, Normalizer, Real};
+
+use super::isa::Kernel;
+use super::memory::{Dest, Source};
+use super::stream;
+
+/// Elements of a chunk, the longest stretch that is worked on at once.
+pub(super) const CHUNK: usize = 512;
+
+/// Something that each element of a stretch has: the same for all, or one each.
+pub(super) trait Coefficient<C>: Copy {
+    /// That of the `index`-th element.
+    fn at(&self, index: usize) -> C;
+
+    /// Those of elements `start..start + len`. Right before a loop over `len` elements this moves the bounds checks out of it:
+    /// a loop that might stop early would not be vectorized.
+    fn part(self, start: usize, len: usize) -> Self;
+}
+
+/// The same for all elements.
+#[derive(Clone, Copy)]
+pub(super) struct All<C>(pub(super) C);
+
+/// One for each element.
+#[derive(Clone, Copy)]
+pub(super) struct Each<'a, A>(pub(super) &'a [A]);
+
+impl<C: Copy> Coefficient<C> for All<C> {
+    #[inline(always)]
+    fn at(&self, _index: usize) -> C {
+        self.0
+    }
+
+    #[inline(always)]
+    fn part(self, _start: usize, _len: usize) -> Self {
+        self
+    }
+}
+
+impl<A: Copy> Coefficient<A> for Each<'_, A> {
+    #[inline(always)]
+    fn at(&self, index: usize) -> A {
+        self.0[index]
+    }
+
+    #[inline(always)]
+    fn part(self, start: usize, len: usize) -> Self {
+        Each(&self.0[start..start + len])
+    }
+}
+
+/// `x̂·weight + bias`.
+#[derive(Clone, Copy)]
+pub(super) struct AffineMap<A> {
+    pub(super) weight: A,
+    pub(super) bias: A,
+}
+
+impl<A: Real> AffineMap<A> {
+    #[inline(always)]
+    fn apply(self, xhat: A) -> A {
+        affine(xhat, self.weight, self.bias)
+    }
+}
+
+impl<A: Real> Coefficient<Normalizer<A>> for Normalizer<Each<'_, A>> {
+    #[inline(always)]
+    fn at(&self, index: usize) -> Normalizer<A> {
+        Normalizer {
+            centre: self.centre.at(index),
+            rstd: self.rstd.at(index),
+            offset: self.offset.at(index),
+        }
+    }
+
+    #[inline(always)]
+    fn part(self, start: usize, len: usize) -> Self {
+        Normalizer {
+            centre: self.centre.part(start, len),
+            rstd: self.rstd.part(start, len),
+            offset: self.offset.part(start, len),
+        }
+    }
+}
+
+impl<A: Real> Coefficient<AffineMap<A>> for AffineMap<Each<'_, A>> {
+    #[inline(always)]
+    fn at(&self, index: usize) -> AffineMap<A> {
+        AffineMap {
+            weight: self.weight.at(index),
+            bias: self.bias.at(index),
+        }
+    }
+
+    #[inline(always)]
+    fn part(self, start: usize, len: usize) -> Self {
+        AffineMap {
+            weight: self.weight.part(start, len),
+            bias: self.bias.part(start, len),
+        }
+    }
+}
+
+impl<A: Real> Coefficient<BackwardCoefficients<A>> for BackwardCoefficients<Each<'_, A>> {
+    #[inline(always)]
+    fn at(&self, index: usize) -> BackwardCoefficients<A> {
+        BackwardCoefficients {
+            mean_g: self.mean_g.at(index),
+            mean_gx: self.mean_gx.at(index),
+        }
+    }
+
+    #[inline(always)]
+    fn part(self, start: usize, len: usize) -> Self {
+        BackwardCoefficients {
+            mean_g: self.mean_g.part(start, len),
+            mean_gx: self.mean_gx.part(start, len),
+        }
+    }
+}
+
+/// What is added before the activation.
+trait Residual<A>: Copy {
+    /// `z` with the `index`-th element added.
+    fn add(&self, index: usize, z: A) -> A;
+
+    /// Those of elements `start..start + len`, as [`Coefficient::part`].
+    fn part(self, start: usize, len: usize) -> Self;
+}
+
+/// Nothing is.
+#[derive(Clone, Copy)]
+struct NoResidual;
+
+impl<A> Residual<A> for NoResidual {
+    #[inline(always)]
+    fn add(&self, _index: usize, z: A) -> A {
+        z
+    }
+
+    #[inline(always)]
+    fn part(self, _start: usize, _len: usize) -> Self {
+        self
+    }
+}
+
+impl<T: Element> Residual<T::Acc> for Each<'_, T> {
+    #[inline(always)]
+    fn add(&self, index: usize, z: T::Acc) -> T::Acc {
+        z + self.0[index].to_acc()
+    }
+
+    #[inline(always)]
+    fn part(self, start: usize, len: usize) -> Self {
+        Coefficient::part(self, start, len)
+    }
+}
+
+#[inline(always)]
+fn convert<T: Element>(to: &mut [T], from: &[T::Acc]) {
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = T::from_acc(*from);
+    }
+}
+
+/// How results reach their destination.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Route {
+    /// Written where they belong.
+    Straight,
+    /// Collected, then copied over the input that they replace.
+    InPlace,
+    /// Collected, then stored past the caches.
+    Stream,
+}
+
+impl Route {
+    fn new(in_place: bool, streaming: bool) -> Route {
+        match (in_place, streaming) {
+            (true, _) => Route::InPlace,
+            (false, true) => Route::Stream,
+            (false, false) => Route::Straight,
+        }
+    }
+
+    /// Where to write the results for elements `offset..offset + len` of `to` first.
+    ///
+    /// # Safety
+    /// No other task touches these elements, and this task holds no other borrow of them unless the route is another than
+    /// [`Route::Straight`].
+    #[inline(always)]
+    unsafe fn first<'s, T: Element>(
+        self,
+        to: &'s Dest<'_, T>,
+        (offset, len): (usize, usize),
+        staging: &'s mut [T; CHUNK],
+    ) -> &'s mut [T] {
+        match self {
+            // SAFETY: this function's contract.
+            Route::Straight => unsafe { to.slice(offset, len) },
+            Route::InPlace | Route::Stream => &mut staging[..len],
+        }
+    }
+
+    /// Moves on what was collected.
+    ///
+    /// # Safety
+    /// No other task touches these elements, and this task holds no borrow of them.
+    #[inline(always)]
+    unsafe fn finish<T: Element>(self, to: &Dest<'_, T>, (offset, len): (usize, usize), staging: &[T; CHUNK]) {
+        // SAFETY: this function's contract.
+        let to = || unsafe { to.slice(offset, len) };
+        match self {
+            Route::Straight => {}
+            Route::InPlace => to().copy_from_slice(&staging[..len]),
+            Route::Stream => stream::copy(to(), &staging[..len]),
+        }
+    }
+}
+
+/// Replaces every z by act(z). A kernel of its own: compiled once, called for each chunk.
+struct Activate<'a, A> {
+    activation: Activation,
+    z: &'a mut [A],
+}
+
+impl<A: Real> Kernel for Activate<'_, A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.activation.apply_slice(self.z);
+    }
+}
+
+/// Multiplies every gradient by act′(z). A kernel of its own: compiled once, called for each chunk.
+struct Deactivate<'a, A> {
+    activation: Activation,
+    z: &'a [A],
+    g: &'a mut [A],
+}
+
+impl<A: Real> Kernel for Deactivate<'_, A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.activation.backward_slice(self.z, self.g);
+    }
+}
