@@ -1,4 +1,5 @@
-//! One problem and its floor, in turns.
+//! One problem and its floor, in turns. A turn is a stretch of runs after one that is not counted, so that each finds the
+//! caches as it left them itself: how a copy left them is not the problem's fault.
 
 use std::time::{Duration, Instant};
 
@@ -18,10 +19,13 @@ const MOMENTUM: f64 = 0.1;
 const WARM_UP: usize = 3;
 /// A sample lasts at least this long, so that the clock's own time does not count.
 const SHORTEST_SAMPLE: Duration = Duration::from_micros(50);
-const FEWEST_SAMPLES: usize = 5;
-const MOST_SAMPLES: usize = 5000;
+/// Turns that the problem and its floor take, each a share of the time.
+const TURNS: u32 = 4;
+/// Of a turn.
+const FEWEST_SAMPLES: usize = 3;
+const MOST_SAMPLES: usize = 2000;
 
-/// Measures a problem for at least this time.
+/// Measures a problem and its floor for at least this time.
 pub(super) fn measure(desc: &NormDesc, device: &Device, min_time: Duration) -> Result<Row> {
     let mut call = prepare(desc, device)?;
     let mut once = || -> Result<f64> {
@@ -35,13 +39,28 @@ pub(super) fn measure(desc: &NormDesc, device: &Device, min_time: Duration) -> R
     let copies = repeats(floor.1);
 
     let (mut times, mut floors) = (Vec::new(), Vec::new());
-    let start = Instant::now();
-    while times.len() < FEWEST_SAMPLES || (start.elapsed() < min_time && times.len() < MOST_SAMPLES) {
-        call.prepare();
-        times.push(seconds(runs, || Ok(call.run(device)?))?);
-        floors.push(time_floor(floor.0, copies, &mut call));
+    let turn = min_time / (2 * TURNS);
+    for _ in 0..TURNS {
+        take_turn(turn, &mut times, || {
+            call.prepare();
+            seconds(runs, || Ok(call.run(device)?))
+        })?;
+        take_turn(turn, &mut floors, || Ok(time_floor(floor.0, copies, &mut call)))?;
     }
     Ok(row(&call, floor.0, &times, &floors))
+}
+
+/// Takes samples for at least this time.
+fn take_turn(time: Duration, samples: &mut Vec<f64>, mut sample: impl FnMut() -> Result<f64>) -> Result<()> {
+    sample()?;
+    let start = Instant::now();
+    for taken in 0..MOST_SAMPLES {
+        if taken >= FEWEST_SAMPLES && start.elapsed() >= time {
+            break;
+        }
+        samples.push(sample()?);
+    }
+    Ok(())
 }
 
 fn prepare(desc: &NormDesc, device: &Device) -> Result<Call> {

@@ -100,7 +100,7 @@ impl ForElement for ForwardWork<'_> {
                 rows::forward(
                     &RowsForward {
                         plan,
-                        geometry,
+                        geometry: &plan.walk,
                         elements,
                         parameters,
                         centred,
@@ -192,7 +192,7 @@ impl ForElement for BackwardWork<'_> {
         match &plan.schedule {
             Schedule::Empty => {}
             Schedule::Rows(plan) => {
-                let gradients = GradientSums::new(scratch, regions.gradients, plan.chunks, geometry.parameters);
+                let gradients = GradientSums::new(scratch, regions.gradients, plan.chunks, geometry.parameters, &crew);
                 let pass = RowsBackward {
                     vectors: crew.vectors,
                     plan,
@@ -208,11 +208,11 @@ impl ForElement for BackwardWork<'_> {
                     staging,
                 };
                 rows::backward(&pass, &crew);
-                gradients.finish(dweight, dbias, 1);
+                gradients.finish(dweight, dbias, 1, &crew);
             }
             Schedule::Columns(plan) => {
                 let len = plan.accumulators(geometry);
-                let gradients = GradientSums::new(scratch, regions.gradients, plan.chunks, len);
+                let gradients = GradientSums::new(scratch, regions.gradients, plan.chunks, len, &crew);
                 let pass = ColumnsBackward {
                     vectors: crew.vectors,
                     plan,
@@ -226,7 +226,7 @@ impl ForElement for BackwardWork<'_> {
                     parts,
                 };
                 columns::backward(&pass, &crew);
-                gradients.finish(dweight, dbias, len / geometry.parameters);
+                gradients.finish(dweight, dbias, len / geometry.parameters, &crew);
             }
         }
     }

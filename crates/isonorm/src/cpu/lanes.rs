@@ -39,10 +39,10 @@ impl<A: Real> Lanes<A> {
         }
     }
 
-    /// The total, added up as a tree; leaves no sums.
+    /// The total, added up as a tree.
     #[inline(always)]
-    pub(super) fn take(&mut self) -> A {
-        let sums = std::mem::replace(self, Lanes::new()).0;
+    pub(super) fn total(self) -> A {
+        let sums = self.0;
         let mut quarter = [A::ZERO; LANES / 4];
         for i in 0..LANES / 4 {
             quarter[i] = (sums[i] + sums[i + 16]) + (sums[i + 32] + sums[i + 48]);
@@ -128,7 +128,8 @@ impl<A: Real> GradientLanes<A> {
     /// The totals of `g·x̂` and of `g`; leaves no sums.
     #[inline(always)]
     pub(super) fn take(&mut self) -> (A, A) {
-        (self.gx.take(), self.g.take())
+        let GradientLanes { gx, g } = std::mem::replace(self, GradientLanes::new());
+        (gx.total(), g.total())
     }
 }
 

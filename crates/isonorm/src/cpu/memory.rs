@@ -83,6 +83,12 @@ impl<'a, T: Element> Dest<'a, T> {
         }
     }
 
+    /// How many elements before this one lie in the same cache line (fewer than fit one, wherever that may begin).
+    #[inline(always)]
+    pub(super) fn past_line(&self, index: usize) -> usize {
+        (self.ptr.addr() / size_of::<T>()).wrapping_add(index) % (64 / size_of::<T>())
+    }
+
     /// The same elements, to be read (in place).
     pub(super) fn as_source(&self) -> Source<'a, T> {
         Source {
@@ -179,6 +185,42 @@ impl<'a> Numbers<'a> {
                 DType::Bf16 => self.ptr.cast::<bf16>().add(index).write(Scalar::from_f64(value)),
                 DType::F32 => self.ptr.cast::<f32>().add(index).write(value as f32),
                 DType::F64 => self.ptr.cast::<f64>().add(index).write(value),
+            }
+        }
+    }
+
+    /// The numbers from `start` on.
+    #[inline(always)]
+    pub(super) fn get_all(&self, start: usize, values: &mut [f64]) {
+        if self.dtype == DType::F32 {
+            assert!(start <= self.len && values.len() <= self.len - start);
+            for (i, value) in values.iter_mut().enumerate() {
+                // SAFETY: as in `get`.
+                *value = f64::from(unsafe { self.ptr.cast::<f32>().add(start + i).read() });
+            }
+        } else {
+            for (i, value) in values.iter_mut().enumerate() {
+                *value = self.get(start + i);
+            }
+        }
+    }
+
+    /// Sets the numbers from `start` on, each rounded to its type.
+    ///
+    /// # Safety
+    /// The numbers were made by [`Numbers::new`], and no other task touches these.
+    #[inline(always)]
+    pub(super) unsafe fn set_all(&self, start: usize, values: &[f64]) {
+        if self.dtype == DType::F32 {
+            assert!(start <= self.len && values.len() <= self.len - start);
+            for (i, value) in values.iter().enumerate() {
+                // SAFETY: as in `set`.
+                unsafe { self.ptr.cast::<f32>().add(start + i).write(*value as f32) };
+            }
+        } else {
+            for (i, value) in values.iter().enumerate() {
+                // SAFETY: this function's contract.
+                unsafe { self.set(start + i, *value) };
             }
         }
     }

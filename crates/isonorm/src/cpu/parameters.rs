@@ -2,6 +2,7 @@
 
 use isonorm_math::Real;
 
+use super::crew::Crew;
 use super::memory::{Numbers, Scratch};
 use super::statistics::accumulator;
 use crate::plan::Region;
@@ -60,16 +61,25 @@ pub(super) struct GradientSums<'a> {
     len: usize,
 }
 
+/// Accumulators that one task adds up over the chunks.
+const SLICE: usize = 512;
+
 impl<'a> GradientSums<'a> {
-    pub(super) fn new(scratch: Scratch<'a>, region: Region, chunks: usize, len: usize) -> GradientSums<'a> {
+    pub(super) fn new(scratch: Scratch<'a>, region: Region, chunks: usize, len: usize, crew: &Crew) -> GradientSums<'a> {
         let sums = GradientSums {
             scratch,
             region,
             chunks,
             len,
         };
-        // SAFETY: tasks have not begun.
-        unsafe { scratch.slice::<f64>(region, 0, chunks * 2 * len) }.fill(0.0);
+        crew.for_each(chunks, |chunks| {
+            for chunk in chunks {
+                // SAFETY: a chunk is one task's.
+                let [weight, bias] = unsafe { sums.of_chunk(chunk, 0, len) };
+                weight.fill(0.0);
+                bias.fill(0.0);
+            }
+        });
         sums
     }
 
@@ -88,24 +98,41 @@ impl<'a> GradientSums<'a> {
 
     /// Adds up the chunks and writes the gradients; `columns` neighbouring accumulators belong to one parameter. Once, after
     /// all tasks.
-    pub(super) fn finish(&self, dweight: Option<ViewMut<'_>>, dbias: Option<ViewMut<'_>>, columns: usize) {
-        let [weight, bias] = {
-            // SAFETY: all tasks have ended.
-            unsafe { self.of_chunk(0, 0, self.len) }
-        };
-        for chunk in 1..self.chunks {
-            // SAFETY: as above; this chunk is not the first.
-            let more = unsafe { self.of_chunk(chunk, 0, self.len) };
-            for (sums, more) in [&mut *weight, &mut *bias].into_iter().zip(more) {
-                sums.iter_mut().zip(more).for_each(|(s, m)| *s += *m);
-            }
+    pub(super) fn finish(
+        &self,
+        dweight: Option<ViewMut<'_>>,
+        dbias: Option<ViewMut<'_>>,
+        columns: usize,
+        crew: &Crew,
+    ) {
+        if self.chunks > 1 {
+            crew.for_each(self.len.div_ceil(SLICE), |slices| {
+                for slice in slices {
+                    self.add_up(slice * SLICE, SLICE.min(self.len - slice * SLICE));
+                }
+            });
         }
-        for (gradient, sums) in [(dweight, weight), (dbias, bias)] {
+        // SAFETY: all tasks have ended.
+        let sums = unsafe { self.of_chunk(0, 0, self.len) };
+        for (gradient, sums) in [dweight, dbias].into_iter().zip(sums) {
             let Some(gradient) = gradient else { continue };
             let gradient = Numbers::new(gradient);
             for (i, sums) in sums.chunks_exact(columns).enumerate() {
                 // SAFETY: this is the only task.
                 unsafe { gradient.set(i, sums.iter().sum()) };
+            }
+        }
+    }
+
+    /// Adds up some accumulators over the chunks, leaving the totals in the first.
+    fn add_up(&self, start: usize, count: usize) {
+        // SAFETY: these accumulators are one task's, in all chunks.
+        let mut totals = unsafe { self.of_chunk(0, start, count) };
+        for chunk in 1..self.chunks {
+            // SAFETY: as above; this chunk is not the first.
+            let more = unsafe { self.of_chunk(chunk, start, count) };
+            for (totals, more) in totals.iter_mut().zip(more) {
+                totals.iter_mut().zip(more).for_each(|(total, more)| *total += *more);
             }
         }
     }

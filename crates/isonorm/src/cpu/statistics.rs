@@ -7,8 +7,12 @@ use crate::launch::Running;
 use crate::plan::Region;
 use crate::{DType, Geometry, NormDesc, ViewMut};
 
+/// Groups whose statistics are computed side by side: a division or a square root takes as long as adding up a short group, and
+/// does several groups at once.
+pub(super) const BATCH: usize = crate::plan::MOST_BATCHED;
+
 /// Mean and biased variance of a group (for RMSNorm: 0 and the mean square).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct GroupStatistics {
     pub(super) mean: f64,
     pub(super) var: f64,
@@ -16,6 +20,7 @@ pub(super) struct GroupStatistics {
 
 impl GroupStatistics {
     /// From moments of `x − shift`.
+    #[inline(always)]
     pub(super) fn about(shift: f64, moments: Moments<f64>) -> GroupStatistics {
         GroupStatistics {
             mean: shift + moments.mean,
@@ -132,6 +137,7 @@ impl<'a> Outcome<'a> {
         self.group_size as f64 / (self.group_size as f64 - 1.0)
     }
 
+    #[inline(always)]
     fn rstd(&self, s: GroupStatistics) -> f64 {
         1.0 / (s.var + self.eps).sqrt()
     }
@@ -146,14 +152,57 @@ impl<'a> Outcome<'a> {
     /// # Safety
     /// No other task finishes this group.
     pub(super) unsafe fn finish_group<A: Real>(&self, group: usize, s: GroupStatistics) -> Normalizer<A> {
+        let mut normalizer = [Normalizer::default()];
+        // SAFETY: this function's contract.
+        unsafe { self.finish_groups(group, &[s], &mut normalizer) };
+        normalizer[0]
+    }
+
+    /// Saves the statistics of at most [`BATCH`] consecutive groups, and says what normalizes each.
+    ///
+    /// # Safety
+    /// No other task finishes these groups.
+    #[inline(always)]
+    pub(super) unsafe fn finish_groups<A: Real>(
+        &self,
+        first: usize,
+        statistics: &[GroupStatistics],
+        normalizers: &mut [Normalizer<A>],
+    ) {
+        let len = statistics.len();
+        let (mut mean, mut rstd) = ([0.0; BATCH], [0.0; BATCH]);
+        let (mean, rstd, normalizers) = (&mut mean[..len], &mut rstd[..len], &mut normalizers[..len]);
+        for i in 0..len {
+            mean[i] = statistics[i].mean;
+            rstd[i] = self.rstd(statistics[i]);
+        }
+        for i in 0..len {
+            normalizers[i] = Normalizer::new(mean[i], rstd[i]);
+        }
         // SAFETY: this function's contract.
         unsafe {
-            if let Some(mean) = &self.saved_mean {
-                mean.set(group, s.mean);
+            if let Some(saved) = &self.saved_mean {
+                saved.set_all(first, mean);
             }
             if let Some(saved) = &self.saved_rstd {
-                saved.set(group, self.rstd(s));
+                saved.set_all(first, rstd);
             }
+        }
+        if self.update.is_some() {
+            for (i, s) in statistics.iter().enumerate() {
+                // SAFETY: this function's contract.
+                unsafe { self.update_running(first + i, *s) };
+            }
+        }
+    }
+
+    /// Takes a group's statistics into the running statistics, or keeps them for [`finish`](Outcome::finish).
+    ///
+    /// # Safety
+    /// No other task finishes this group.
+    unsafe fn update_running(&self, group: usize, s: GroupStatistics) {
+        // SAFETY: this function's contract.
+        unsafe {
             if let Some((scratch, region)) = &self.instances {
                 scratch
                     .slice::<f64>(*region, 2 * group, 2)
@@ -168,7 +217,6 @@ impl<'a> Outcome<'a> {
                 );
             }
         }
-        self.normalizer(s)
     }
 
     /// Averages the statistics of a channel's instances into its running statistics. Once, after all groups.
@@ -210,11 +258,32 @@ pub(super) enum BackwardStatistics<'a> {
 impl BackwardStatistics<'_> {
     /// What normalizes group `group`.
     pub(super) fn normalizer<A: Real>(&self, group: usize) -> Normalizer<A> {
+        let mut normalizer = [Normalizer::default()];
+        self.normalizers(group, &mut normalizer);
+        normalizer[0]
+    }
+
+    /// What normalizes each of at most [`BATCH`] consecutive groups.
+    #[inline(always)]
+    pub(super) fn normalizers<A: Real>(&self, first: usize, normalizers: &mut [Normalizer<A>]) {
         match self {
             BackwardStatistics::Saved { mean, rstd } => {
-                Normalizer::new(mean.map_or(0.0, |m| m.get(group)), rstd.get(group))
+                let (mut means, mut rstds) = ([0.0; BATCH], [0.0; BATCH]);
+                let len = normalizers.len();
+                let (means, rstds) = (&mut means[..len], &mut rstds[..len]);
+                if let Some(mean) = mean {
+                    mean.get_all(first, means);
+                }
+                rstd.get_all(first, rstds);
+                for i in 0..len {
+                    normalizers[i] = Normalizer::new(means[i], rstds[i]);
+                }
             }
-            BackwardStatistics::Given(given) => given.normalizer(group),
+            BackwardStatistics::Given(given) => {
+                for (i, normalizer) in normalizers.iter_mut().enumerate() {
+                    *normalizer = given.normalizer(first + i);
+                }
+            }
         }
     }
 

@@ -122,7 +122,7 @@ impl Geometry {
                     Norm::Group { groups } => {
                         let width = c / groups;
                         let of_group = AffineIndex {
-                            kept_stride: width,
+                            kept_stride: if groups == 1 { 0 } else { width },
                             ..by_kept(groups)
                         };
                         let divided = |d| AffineIndex {

@@ -11,8 +11,11 @@ pub(super) const NAMES: [&str; 3] = ["columns/resident", "columns/split", "colum
 pub(crate) const WIDEST_TILE: usize = 512;
 /// Bytes of a row in the narrowest tile: less wastes the memory's bursts.
 const NARROWEST_TILE_BYTES: usize = 256;
-/// Rows of a block: its two passes find it in the cache, and merging it costs little beside summing it.
-pub(crate) const BLOCK_ROWS: usize = 32;
+/// Rows of a block whose rows are not joined: its two passes find it in the cache, and merging it costs little beside summing
+/// it.
+const BLOCK_ROWS: usize = 64;
+/// Lines of a block whose rows are joined.
+const BLOCK_LINES: usize = 32;
 /// How many tasks a phase is cut into when tiles are few, whatever the number of threads.
 const PARTS: usize = 64;
 /// A part has at least this many elements, so that handing it to a thread pays.
@@ -30,6 +33,8 @@ pub(crate) struct ColumnsPlan {
     /// Rows that a loop runs over at once, where a tile is a whole short row. A power of two: a block is whole lines. Follows
     /// from the geometry alone, as it fixes the order of summation.
     pub(crate) joined_rows: usize,
+    /// Rows of a block: whole lines.
+    pub(crate) block_rows: usize,
     /// Parts that the rows of a batch entry are cut into. Fixes the order of summation, so it follows from the geometry
     /// alone.
     pub(crate) parts: usize,
@@ -62,8 +67,8 @@ impl ColumnsPlan {
 
     /// The rows of a part: whole blocks but for the last.
     pub(crate) fn part_rows(&self, g: &Geometry, part: usize) -> std::ops::Range<usize> {
-        let blocks = share(g.outer.div_ceil(BLOCK_ROWS), self.parts, part);
-        blocks.start * BLOCK_ROWS..(blocks.end * BLOCK_ROWS).min(g.outer)
+        let blocks = share(g.outer.div_ceil(self.block_rows), self.parts, part);
+        blocks.start * self.block_rows..(blocks.end * self.block_rows).min(g.outer)
     }
 }
 
@@ -85,10 +90,15 @@ pub(super) fn plan(
     let column_bytes = g.outer * element * tensors;
     let fitting = whole_groups(p.l2_bytes * 3 / 4 / column_bytes.max(1));
     // A row that is joined to others is a tile for every cache.
-    let joined_rows = if by_row {
+    let joined_rows = if by_row || g.row() > WIDEST_TILE / 2 {
         1
     } else {
-        (WIDEST_TILE / g.row()).clamp(1, BLOCK_ROWS).checked_ilog2().map_or(1, |log| 1 << log)
+        1 << (WIDEST_TILE / g.row()).ilog2()
+    };
+    let block_rows = if joined_rows == 1 {
+        BLOCK_ROWS
+    } else {
+        BLOCK_LINES * joined_rows
     };
     let narrowest = if joined_rows > 1 { g.row() } else { narrowest };
     let fits = narrowest * column_bytes <= p.l2_bytes * 3 / 4;
@@ -101,7 +111,7 @@ pub(super) fn plan(
     } else {
         PARTS.div_ceil(tiles).min(g.outer * widest / SHORTEST_PART)
     };
-    let parts = parts.clamp(1, g.outer.div_ceil(BLOCK_ROWS));
+    let parts = parts.clamp(1, g.outer.div_ceil(block_rows));
     let resident_tasks = g.batch * g.row().div_ceil(resident_tile);
     let enough = resident_tasks >= 2 * p.threads || p.threads == 1;
     let split = parts > 1 && !(fits && enough) && (tiles < 8 * p.threads) && p.threads > 1;
@@ -111,6 +121,7 @@ pub(super) fn plan(
     let mut plan = ColumnsPlan {
         tile,
         joined_rows,
+        block_rows,
         parts,
         split,
         by_row,

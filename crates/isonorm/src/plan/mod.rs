@@ -10,9 +10,9 @@ mod properties;
 mod rows;
 mod traffic;
 
-pub(crate) use columns::{BLOCK_ROWS, ColumnsPlan, WIDEST_TILE};
+pub(crate) use columns::{ColumnsPlan, WIDEST_TILE};
 pub use properties::CpuProperties;
-pub(crate) use rows::{RowsPlan, share};
+pub(crate) use rows::{MOST_BATCHED, RowsPlan, share};
 pub use traffic::Traffic;
 
 use crate::{Affine, Geometry, NormDesc, Result};

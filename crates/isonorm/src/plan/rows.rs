@@ -7,6 +7,8 @@ pub(super) const NAMES: [&str; 3] = ["rows/resident", "rows/split", "rows/stream
 
 /// Elements of a block: its two passes (mean, then squared distances) find it in the first-level cache.
 const BLOCK: usize = 4096;
+/// At most this many groups are worked on side by side.
+pub(crate) const MOST_BATCHED: usize = 16;
 /// How many tasks a phase is cut into when groups are few and large, whatever the number of threads.
 const PARTS: usize = 256;
 /// A part has at least this many elements, so that handing it to a thread pays.
@@ -23,6 +25,9 @@ const FEW_ROWS: usize = 32;
 /// Tiles of the `rows` kernels. A group is cut into blocks, blocks are collected into parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowsPlan {
+    /// How the tensor is walked: the problem's geometry; or, where no statistics are to be computed and no sums, that with every
+    /// segment a group of its own, in the order of memory.
+    pub(crate) walk: Geometry,
     /// Whole segments in a block, when a segment is no longer than one.
     pub(crate) block_segments: usize,
     /// Elements of a segment in a block.
@@ -31,6 +36,8 @@ pub(crate) struct RowsPlan {
     pub(crate) blocks_per_segment: usize,
     /// Blocks of a group.
     pub(crate) blocks: usize,
+    /// Groups that are worked on side by side, because each is short.
+    pub(crate) batch: usize,
     /// Parts of a group. Fixes the order of summation, so it follows from the geometry alone.
     pub(crate) parts: usize,
     /// Whether the parts of a group go to different tasks.
@@ -96,6 +103,16 @@ pub(super) fn plan(
     candidates: &mut Vec<Candidate>,
 ) -> RowsPlan {
     let backward = desc.get_pass().is_backward();
+    let walk = if !backward && desc.uses_running_statistics() {
+        Geometry {
+            batch: g.batch * g.outer,
+            outer: 1,
+            ..*g
+        }
+    } else {
+        *g
+    };
+    let g = &walk;
     let run = g.affine.inner_divisor.map_or(g.inner, |d| d.get());
     let block_inner = g.inner.min(BLOCK);
     let block_segments = if g.inner >= BLOCK {
@@ -110,13 +127,21 @@ pub(super) fn plan(
     let parts_wanted = if by_rows {
         1
     } else {
-        PARTS.div_ceil(groups).min(g.group_size() / SHORTEST_PART)
+        let parts = PARTS.div_ceil(groups).min(g.group_size() / SHORTEST_PART);
+        if backward && !per_element {
+            // Each part of each group has sums of all runs.
+            parts.min(GRADIENT_ACCUMULATORS / (groups * (g.inner / run)))
+        } else {
+            parts
+        }
     };
     let mut plan = RowsPlan {
+        walk,
         block_segments,
         block_inner,
         blocks_per_segment,
         blocks: g.outer.div_ceil(block_segments) * blocks_per_segment,
+        batch: (BLOCK / g.group_size()).clamp(1, MOST_BATCHED),
         parts: 1,
         split: false,
         run,

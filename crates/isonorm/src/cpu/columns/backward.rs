@@ -16,7 +16,7 @@ use crate::cpu::lanes::GradientLanes;
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::{GradientSums, Parameters};
 use crate::cpu::statistics::BackwardStatistics;
-use crate::plan::{BLOCK_ROWS, ColumnsPlan, Region, share};
+use crate::plan::{ColumnsPlan, Region, share};
 
 /// Everything that the tasks of a backward pass share.
 pub(in crate::cpu) struct ColumnsBackward<'a, T: Element> {
@@ -232,8 +232,11 @@ impl<T: Element> ColumnsBackward<'_, T> {
                 unsafe { self.add_to_gradients(&tile.layout, chunk, gx, g) };
                 if self.second_sweep() {
                     let means = self.means(&tile, gx, g);
-                    // SAFETY: as above.
-                    unsafe { self.write(&tile, 0..self.geometry.outer, &means, &mut space) };
+                    // The last rows read are the first written: a cache may still have them.
+                    for part in (0..self.plan.parts).rev() {
+                        // SAFETY: as above.
+                        unsafe { self.write(&tile, self.plan.part_rows(self.geometry, part), &means, &mut space) };
+                    }
                 }
             }
         }
@@ -360,8 +363,9 @@ impl<T: Element> Kernel for SumRows<'_, '_, '_, T> {
         let writes = !pass.statistics.depend_on_x() && pass.elements.writes();
         let none = All(BackwardCoefficients::default());
         let mut total = LaneSums::<f64>::zero();
-        for block in rows.clone().step_by(BLOCK_ROWS) {
-            let rows = block..(block + BLOCK_ROWS).min(rows.end);
+        let block_rows = pass.plan.block_rows;
+        for block in rows.clone().step_by(block_rows) {
+            let rows = block..(block + block_rows).min(rows.end);
             let mut sums = LaneSums::<T::Acc>::zero();
             if pass.plan.by_row {
                 for row in rows {
@@ -412,7 +416,7 @@ impl<T: Element> Kernel for SumRows<'_, '_, '_, T> {
     }
 }
 
-/// The second sweep over some rows of a tile, the last row first. Made where no other task touches them.
+/// The second sweep over some rows of a tile, in the order of memory, as prefetching likes it. Made where no other task touches them.
 struct WriteRows<'p, 'a, 's, T: Element> {
     pass: &'p ColumnsBackward<'a, T>,
     tile: &'s TileCoefficients<'p, T::Acc>,
@@ -439,7 +443,7 @@ impl<T: Element> Kernel for WriteRows<'_, '_, '_, T> {
             parameters,
         } = tile;
         if pass.plan.by_row {
-            for row in rows.rev() {
+            for row in rows {
                 let at = (layout.offset(row), layout.width());
                 let (n, a) = (normalizer.first(at.1), All(pass.of_row(layout, row)));
                 // SAFETY: these rows are this task's alone.
@@ -447,7 +451,7 @@ impl<T: Element> Kernel for WriteRows<'_, '_, '_, T> {
                 pass.elements.chunk(at, n, a, space, WriteLine(write));
             }
         } else {
-            for at in layout.lines(rows).rev() {
+            for at in layout.lines(rows) {
                 let (n, a) = (normalizer.first(at.1), parameters.first(at.1));
                 // SAFETY: as above.
                 let write = unsafe { InputGradient::new(&pass.elements, at, n, a, means.means(at.1)) };

@@ -140,8 +140,11 @@ impl<T: Element> ColumnsForward<'_, T> {
                     unsafe { self.normalizer(&tile, &moments, |column| x.shift[column].to_f64(), true) }
                 }
             };
-            // SAFETY: as above.
-            unsafe { self.apply(&tile, 0..self.geometry.outer, &normalizer, &mut space) };
+            // The last rows read are the first applied: a cache may still have them.
+            for part in (0..self.plan.parts).rev() {
+                // SAFETY: as above.
+                unsafe { self.apply(&tile, self.plan.part_rows(self.geometry, part), &normalizer, &mut space) };
+            }
         }
     }
 
@@ -191,7 +194,7 @@ impl<T: Element> ColumnsForward<'_, T> {
     }
 }
 
-/// Computes `y` of some rows of a tile, the last row first. Made where no other task touches them.
+/// Computes `y` of some rows of a tile, in the order of memory, as prefetching likes it. Made where no other task touches them.
 struct ApplyRows<'p, 'a, 's, T: Element> {
     pass: &'p ColumnsForward<'a, T>,
     tile: &'s TileLayout<'p>,
@@ -214,7 +217,7 @@ impl<T: Element> Kernel for ApplyRows<'_, '_, '_, T> {
         } = self;
         if pass.plan.by_row {
             let Parameters { weight, bias } = pass.parameters;
-            for row in rows.rev() {
+            for row in rows {
                 let (at, parameter) = ((tile.offset(row), tile.width()), tile.row_parameter(row));
                 let affine = All(AffineMap {
                     weight: weight[parameter],
@@ -225,7 +228,7 @@ impl<T: Element> Kernel for ApplyRows<'_, '_, '_, T> {
             }
         } else {
             let parameters = TileParameters::new(tile, pass.parameters);
-            for at in tile.lines(rows).rev() {
+            for at in tile.lines(rows) {
                 // SAFETY: as above.
                 unsafe { pass.elements.run(at, normalizer.first(at.1), parameters.first(at.1), space) };
             }

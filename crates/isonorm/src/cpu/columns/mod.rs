@@ -132,7 +132,7 @@ impl<'p> TileLayout<'p> {
 
     /// Where the lines of some rows, which start with a line, begin in the tensor, and how long they are.
     #[inline(always)]
-    fn lines(&self, rows: Range<usize>) -> impl DoubleEndedIterator<Item = (usize, usize)> {
+    fn lines(&self, rows: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
         let joined = self.plan.joined_rows;
         rows.clone()
             .step_by(joined)

@@ -7,7 +7,6 @@ use crate::cpu::elementwise::{Coefficient, Each};
 use crate::cpu::isa::Kernel;
 use crate::cpu::memory::Source;
 use crate::cpu::statistics::{GroupStatistics, median};
-use crate::plan::BLOCK_ROWS;
 
 /// Moments of each column about its group's shift. All columns have the same count.
 pub(super) struct ColumnMoments {
@@ -83,8 +82,9 @@ impl<'a, 't, T: Element> TileMoments<'a, 't, T> {
     pub(super) fn new(x: Source<'a, T>, tile: &'t TileLayout<'t>, centred: bool) -> TileMoments<'a, 't, T> {
         let mut shift = Tile::ZERO;
         if centred {
-            let outer = tile.geometry.outer;
-            let rows = [0, outer / 2, outer - 1].map(|row| x.slice(tile.offset(row), tile.width()));
+            // Three of the rows that are about to be read anyway.
+            let last = (tile.geometry.outer - 1).min(6);
+            let rows = [0, last / 2, last].map(|row| x.slice(tile.offset(row), tile.width()));
             for (_, columns) in tile.each_group() {
                 let [a, b, c] = rows.map(|row| &row[columns.clone()]);
                 let samples = [a[0], b[b.len() / 2], c[c.len() - 1]];
@@ -171,8 +171,9 @@ impl<T: Element> Kernel for RowsMoments<'_, '_, '_, T> {
             mean: Tile::ZERO,
             m2: Tile::ZERO,
         };
-        for start in self.rows.clone().step_by(BLOCK_ROWS) {
-            let rows = start..(start + BLOCK_ROWS).min(self.rows.end);
+        let block_rows = x.tile.plan.block_rows;
+        for start in self.rows.clone().step_by(block_rows) {
+            let rows = start..(start + block_rows).min(self.rows.end);
             let count = rows.len() as f64;
             x.of_block(rows.clone(), &mut block);
             let (mean, m2) = (&block.mean[..width], &block.m2[..width]);

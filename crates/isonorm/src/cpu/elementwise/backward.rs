@@ -2,7 +2,7 @@ use isonorm_math::activation::{Identity, Relu};
 use isonorm_math::normalize::input_gradient;
 use isonorm_math::{Activation, BackwardCoefficients, Element, Normalizer, Pointwise, Real};
 
-use super::{AffineMap, CHUNK, Coefficient, Deactivate, Dest, Each, NoResidual, Residual, Route, Source};
+use super::{AffineMap, CHUNK, Chunks, Coefficient, Deactivate, Dest, Each, NoResidual, Residual, Route, Source};
 use crate::cpu::isa::Vectors;
 
 /// `x̂` and `g = dy·act′(z)` of each element of a stretch.
@@ -143,6 +143,16 @@ impl<'a, T: Element> BackwardElements<'a, T> {
         self.dx.is_some() || self.dresidual.is_some()
     }
 
+    /// The chunks of the `len` elements at `offset`. Where nothing is added up, all but the first begin on a cache line of `dx`;
+    /// the order of summation may not depend on addresses.
+    #[inline(always)]
+    pub(in crate::cpu) fn chunks(&self, (offset, len): (usize, usize), sums: bool) -> Chunks {
+        match &self.dx {
+            Some(dx) if !sums => Chunks::new(len, dx.past_line(offset)),
+            _ => Chunks::new(len, 0),
+        }
+    }
+
     /// Shows the gradient of the `len <= CHUNK` elements at `offset` to a visitor.
     #[inline(always)]
     pub(in crate::cpu) fn chunk<N, W, V>(
@@ -260,6 +270,7 @@ where
         let len = at.1;
         let gradient = gradient.part(0, len);
         if let Some(dresidual) = dresidual {
+            let route = route.of_chunk(dresidual, at);
             // SAFETY: `new`'s contract; only the straight route writes here, and then nothing is in place.
             let to = &mut unsafe { route.first(dresidual, at, out) }[..len];
             for i in 0..len {
@@ -269,6 +280,7 @@ where
             unsafe { route.finish(dresidual, at, out) };
         }
         if let Some(dx) = dx {
+            let route = route.of_chunk(dx, at);
             // SAFETY: as above.
             let to = &mut unsafe { route.first(dx, at, out) }[..len];
             let (n, a, means) = (n.part(0, len), a.part(0, len), means.part(0, len));

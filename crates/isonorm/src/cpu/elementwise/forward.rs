@@ -1,7 +1,7 @@
 use isonorm_math::activation::{Identity, Relu};
 use isonorm_math::{Activation, Element, Normalizer, Pointwise, Real};
 
-use super::{Activate, AffineMap, CHUNK, Coefficient, Dest, Each, NoResidual, Residual, Route, Source, convert};
+use super::{Activate, AffineMap, CHUNK, Chunks, Coefficient, Dest, Each, NoResidual, Residual, Route, Source, convert};
 use crate::cpu::isa::Vectors;
 
 /// Working space of a forward task, which its chunks use one after the other.
@@ -66,8 +66,8 @@ impl<'a, T: Element> ForwardElements<'a, T> {
         N: Coefficient<Normalizer<T::Acc>>,
         W: Coefficient<AffineMap<T::Acc>>,
     {
-        for start in (0..len).step_by(CHUNK) {
-            let len = CHUNK.min(len - start);
+        // All chunks but the first begin on a cache line.
+        for (start, len) in Chunks::new(len, self.y.past_line(offset)) {
             let at = (offset + start, len);
             // SAFETY: this function's contract.
             unsafe { self.chunk(at, n.part(start, len), a.part(start, len), space) };
@@ -87,8 +87,9 @@ impl<'a, T: Element> ForwardElements<'a, T> {
         let ForwardSpace { z, out } = space;
         let (x, len) = (self.x.slice(at.0, at.1), at.1);
         let residual = self.residual.as_ref().map(|r| Each(r.slice(at.0, at.1)));
+        let route = self.route.of_chunk(&self.y, at);
         // SAFETY: this function's contract; only the straight route writes `y` here, and then it is not `x`.
-        let to = unsafe { self.route.first(&self.y, at, out) };
+        let to = unsafe { route.first(&self.y, at, out) };
         match (self.activation, residual) {
             (Activation::Identity, None) => map(x, (n, a), NoResidual, Identity, to),
             (Activation::Identity, Some(residual)) => map(x, (n, a), residual, Identity, to),
@@ -105,7 +106,7 @@ impl<'a, T: Element> ForwardElements<'a, T> {
             }
         }
         // SAFETY: this function's contract; the borrow of `x` has ended.
-        unsafe { self.route.finish(&self.y, at, out) };
+        unsafe { route.finish(&self.y, at, out) };
     }
 }
 

@@ -175,6 +175,45 @@ fn convert<T: Element>(to: &mut [T], from: &[T::Acc]) {
     }
 }
 
+/// The chunks of a stretch: where each starts, and how long it is.
+pub(super) struct Chunks {
+    start: usize,
+    end: usize,
+    len: usize,
+}
+
+impl Chunks {
+    /// Of `len` elements, the first one shorter by `missing`.
+    #[inline(always)]
+    fn new(len: usize, missing: usize) -> Chunks {
+        Chunks {
+            start: 0,
+            end: CHUNK - missing,
+            len,
+        }
+    }
+}
+
+impl Iterator for Chunks {
+    type Item = (usize, usize);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(usize, usize)> {
+        let start = self.start;
+        if start >= self.len {
+            return None;
+        }
+        let len = self.end.min(self.len) - start;
+        self.start = self.end;
+        self.end += CHUNK;
+        Some((start, len))
+    }
+}
+
+/// Results shorter than this are not worth storing past the caches when they do not begin on a cache line: the pieces of lines
+/// at both ends cost more than the whole lines between them save.
+const SHORTEST_STREAM_BYTES: usize = 1024;
+
 /// How results reach their destination.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Route {
@@ -192,6 +231,16 @@ impl Route {
             (true, _) => Route::InPlace,
             (false, true) => Route::Stream,
             (false, false) => Route::Straight,
+        }
+    }
+
+    /// The route of results for elements `offset..offset + len` of `to`.
+    #[inline(always)]
+    fn of_chunk<T: Element>(self, to: &Dest<'_, T>, (offset, len): (usize, usize)) -> Route {
+        if self == Route::Stream && len * size_of::<T>() < SHORTEST_STREAM_BYTES && to.past_line(offset) != 0 {
+            Route::Straight
+        } else {
+            self
         }
     }
 

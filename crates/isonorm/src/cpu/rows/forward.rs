@@ -3,14 +3,14 @@ use std::ops::Range;
 use isonorm_math::{Element, Moments, Normalizer, Real};
 
 use super::GroupLayout;
-use super::moments::GroupMoments;
+use super::moments::{GroupMoments, measure_short_groups};
 use crate::Geometry;
 use crate::cpu::crew::Crew;
 use crate::cpu::elementwise::{AffineMap, All, Each, ForwardElements, ForwardSpace};
 use crate::cpu::isa::Kernel;
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::Parameters;
-use crate::cpu::statistics::{Given, GroupStatistics, Outcome};
+use crate::cpu::statistics::{BATCH, Given, GroupStatistics, Outcome};
 use crate::plan::{Region, RowsPlan};
 
 /// Numbers that are kept of a part: the shift because, in place, another part's task may have overwritten it in `x`.
@@ -70,45 +70,84 @@ impl<T: Element> Kernel for Tasks<'_, '_, T> {
     #[inline(always)]
     fn run(self) {
         let Tasks { pass, phase, tasks } = self;
-        let all = pass.plan.parts;
+        let parts = pass.plan.parts;
         let mut space = ForwardSpace::new();
-        for task in tasks {
-            let (group, parts) = match phase {
-                Phase::Whole => (task, 0..all),
-                Phase::Measure => (task / all, task % all..task % all + 1),
+        let mut normalizers = [Normalizer::default(); BATCH];
+        let batch = if phase == Phase::Whole { pass.plan.batch } else { 1 };
+        for start in tasks.clone().step_by(batch) {
+            let (groups, parts) = match phase {
+                Phase::Whole => (start..(start + batch).min(tasks.end), 0..parts),
+                Phase::Measure => (start / parts..start / parts + 1, start % parts..start % parts + 1),
                 Phase::Apply => {
-                    let task = pass.geometry.groups() * all - 1 - task;
-                    (task / all, task % all..task % all + 1)
+                    let task = pass.geometry.groups() * parts - 1 - start;
+                    (task / parts..task / parts + 1, task % parts..task % parts + 1)
                 }
             };
-            let layout = GroupLayout::new(pass.plan, pass.geometry, group);
-            let normalizer = if let Some(given) = &pass.given {
-                given.normalizer(group)
-            } else if phase == Phase::Apply {
-                // SAFETY: a group's first part is one task's.
-                unsafe { pass.merged_normalizer(group, parts.start == 0) }
-            } else {
-                let x = GroupMoments::new(pass.elements.x, layout, pass.centred);
-                let moments = x.of_parts(parts.clone());
-                if phase == Phase::Measure {
-                    let numbers = [moments.count, moments.mean, moments.m2, x.shift.to_f64()];
+            let normalizers = &mut normalizers[..groups.len()];
+            // SAFETY: a group is one task's, or (in phases of parts) its first part is, and the slot of each.
+            unsafe { pass.normalizers(phase, groups.clone(), parts.clone(), normalizers) };
+            if phase == Phase::Measure {
+                continue;
+            }
+            for (group, normalizer) in groups.zip(normalizers) {
+                let layout = GroupLayout::new(pass.plan, pass.geometry, group);
+                for part in parts.clone().rev() {
                     // SAFETY: a part is one task's.
-                    unsafe { pass.slot(group, parts.start) }.copy_from_slice(&numbers);
-                    continue;
+                    unsafe { pass.apply(&layout, part, *normalizer, &mut space) };
                 }
-                let statistics = GroupStatistics::about(x.shift.to_f64(), moments);
-                // SAFETY: a group is one task's.
-                unsafe { pass.outcome.finish_group(group, statistics) }
-            };
-            for part in parts.rev() {
-                // SAFETY: a part is one task's.
-                unsafe { pass.apply(&layout, part, normalizer, &mut space) };
             }
         }
     }
 }
 
 impl<'a, T: Element> RowsForward<'a, T> {
+    /// What normalizes some groups; when only measuring, their moments go to the workspace.
+    ///
+    /// # Safety
+    /// No other task saves the statistics of these groups: those of whole groups, and of first parts. When measuring, no other
+    /// task measures this part.
+    #[inline(always)]
+    unsafe fn normalizers(
+        &self,
+        phase: Phase,
+        groups: Range<usize>,
+        parts: Range<usize>,
+        normalizers: &mut [Normalizer<T::Acc>],
+    ) {
+        if let Some(given) = &self.given {
+            for (group, normalizer) in groups.zip(normalizers) {
+                *normalizer = given.normalizer(group);
+            }
+            return;
+        }
+        if phase == Phase::Apply {
+            // SAFETY: this function's contract.
+            normalizers[0] = unsafe { self.merged_normalizer(groups.start, parts.start == 0) };
+            return;
+        }
+        let mut statistics = [GroupStatistics::default(); BATCH];
+        if self.plan.blocks == 1 {
+            let layout = |group| GroupLayout::new(self.plan, self.geometry, group);
+            measure_short_groups(self.elements.x, self.centred, groups.clone(), layout, &mut statistics);
+        } else {
+            let layout = GroupLayout::new(self.plan, self.geometry, groups.start);
+            let x = GroupMoments::new(self.elements.x, layout, self.centred);
+            let moments = x.of_parts(parts.clone());
+            if phase == Phase::Measure {
+                let numbers = [moments.count, moments.mean, moments.m2, x.shift.to_f64()];
+                // SAFETY: this function's contract.
+                unsafe { self.slot(groups.start, parts.start) }.copy_from_slice(&numbers);
+                return;
+            }
+            statistics[0] = GroupStatistics::about(x.shift.to_f64(), moments);
+        }
+        // SAFETY: this function's contract.
+        unsafe {
+            self.outcome
+                .finish_groups(groups.start, &statistics[..groups.len()], normalizers)
+        };
+    }
+
     /// What normalizes a group, once the moments of all its parts are in the workspace; saves its statistics if `save`.
     ///
     /// # Safety
@@ -133,7 +172,7 @@ impl<'a, T: Element> RowsForward<'a, T> {
         }
     }
 
-    /// Computes `y` of a part, newest blocks first.
+    /// Computes `y` of a part, in the order of memory, as prefetching likes it.
     ///
     /// # Safety
     /// No other task touches this part.
@@ -148,8 +187,8 @@ impl<'a, T: Element> RowsForward<'a, T> {
         let (first, n) = (layout.parameter(), All(normalizer));
         let Parameters { weight, bias } = self.parameters;
         let per_element = self.plan.per_element(self.geometry);
-        for block in self.plan.part_blocks(part).rev() {
-            for index in (0..layout.pieces(block)).rev() {
+        for block in self.plan.part_blocks(part) {
+            for index in 0..layout.pieces(block) {
                 let piece = layout.piece(block, index);
                 if per_element {
                     let (start, end) = (piece.inner, piece.inner + piece.len);

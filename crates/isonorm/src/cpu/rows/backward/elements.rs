@@ -10,6 +10,7 @@ use crate::cpu::elementwise::{AffineMap, All, BackwardSpace, CHUNK, Each, Gradie
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
 use crate::cpu::parameters::Parameters;
+use crate::cpu::statistics::BATCH;
 use crate::plan::share;
 
 /// Rows whose contributions to a parameter's gradient are added up in the accumulator's type before they go to `f64`.
@@ -162,7 +163,7 @@ impl<T: Element> Kernel for Tasks<'_, '_, T> {
                     (0, task / plan.parts..task / plan.parts + 1, task % plan.parts)
                 }
             };
-            let mut sweep = SweepRow {
+            let mut sweep = SweepRows {
                 pass,
                 phase,
                 part,
@@ -170,9 +171,7 @@ impl<T: Element> Kernel for Tasks<'_, '_, T> {
                 space: &mut space,
             };
             if phase == Phase::Write {
-                for row in rows {
-                    sweep.run(row, None);
-                }
+                sweep.run(rows, None);
                 continue;
             }
             let first = sweep.blocks.start * plan.block_inner;
@@ -180,16 +179,17 @@ impl<T: Element> Kernel for Tasks<'_, '_, T> {
             // SAFETY: a chunk is one task's, or a range of elements is, in every row.
             let (mut staging, mut sums) = unsafe { pass.parameter_sums(chunk, first, len) };
             let mut pending = 0;
-            for row in rows {
+            for start in rows.clone().step_by(plan.batch) {
+                let rows = start..(start + plan.batch).min(rows.end);
                 let [dweight, dbias] = &mut staging;
                 let staged = if pass.wants_parameters {
                     Some([&mut **dweight, &mut **dbias])
                 } else {
                     None
                 };
-                sweep.run(row, staged);
-                pending += 1;
-                if pending == ROWS_PER_FLUSH {
+                pending += rows.len();
+                sweep.run(rows, staged);
+                if pending >= ROWS_PER_FLUSH {
                     flush(&mut staging, &mut sums);
                     pending = 0;
                 }
@@ -199,8 +199,8 @@ impl<T: Element> Kernel for Tasks<'_, '_, T> {
     }
 }
 
-/// The sweeps of a phase over some blocks of a row.
-struct SweepRow<'p, 'a, 's, T: Element> {
+/// The sweeps of a phase over some blocks of rows.
+struct SweepRows<'p, 'a, 's, T: Element> {
     pass: &'p RowsBackward<'a, T>,
     phase: Phase,
     part: usize,
@@ -208,41 +208,41 @@ struct SweepRow<'p, 'a, 's, T: Element> {
     space: &'s mut Space<T>,
 }
 
-impl<T: Element> SweepRow<'_, '_, '_, T> {
-    /// `staging` are the short-term sums of the elements of the blocks.
+impl<T: Element> SweepRows<'_, '_, '_, T> {
+    /// Sweeps over at most [`BATCH`] rows. `staging` are the short-term sums of the elements of the blocks.
     #[inline(always)]
-    fn run(&mut self, row: usize, mut staging: Option<Pair<'_, T::Acc>>) {
+    fn run(&mut self, rows: Range<usize>, mut staging: Option<Pair<'_, T::Acc>>) {
         let (pass, phase) = (self.pass, self.phase);
-        let (layout, n) = (pass.layout(row), All(pass.statistics.normalizer(row)));
-        let mut total = match phase {
-            Phase::Write => pass.total(row),
-            Phase::Rows | Phase::Sum => GroupSums::default(),
-        };
-        let mut sweep = match phase {
-            Phase::Write => Sweep::Write,
-            Phase::Rows | Phase::Sum => pass.first_sweep(),
-        };
+        let mut normalizers = [Normalizer::default(); BATCH];
+        pass.statistics.normalizers(rows.start, &mut normalizers[..rows.len()]);
+        let mut totals = [GroupSums::default(); BATCH];
+        let mut means = [pass.means(None); BATCH];
+        let mut sweep = pass.first_sweep();
+        if phase == Phase::Write {
+            sweep = Sweep::Write;
+            totals[0] = pass.total(rows.start);
+        }
         // A loop, though of two turns at most: the compiler is to see its body once.
         loop {
-            let means = pass.means((sweep == Sweep::Write).then_some(total));
-            let blocks = self.blocks.clone();
-            for step in 0..blocks.len() {
-                // The second sweep goes backwards: what the first read last may still be in a cache.
-                let block = if sweep == Sweep::Write {
-                    blocks.end - 1 - step
-                } else {
-                    blocks.start + step
-                };
-                let piece = layout.piece(block, 0);
-                let first = piece.inner - blocks.start * pass.plan.block_inner;
-                let staged = match &mut staging {
-                    Some([dweight, dbias]) if sweep.sums() => Some([
-                        &mut dweight[first..first + piece.len],
-                        &mut dbias[first..first + piece.len],
-                    ]),
-                    _ => None,
-                };
-                total.add(self.sweep_piece((sweep, piece), n, means, staged));
+            if sweep == Sweep::Write {
+                for (means, total) in means.iter_mut().zip(&totals) {
+                    *means = pass.means(Some(*total));
+                }
+            }
+            for (i, row) in rows.clone().enumerate() {
+                let layout = pass.layout(row);
+                for block in self.blocks.clone() {
+                    let piece = layout.piece(block, 0);
+                    let first = piece.inner - self.blocks.start * pass.plan.block_inner;
+                    let staged = match &mut staging {
+                        Some([dweight, dbias]) if sweep.sums() => Some([
+                            &mut dweight[first..first + piece.len],
+                            &mut dbias[first..first + piece.len],
+                        ]),
+                        _ => None,
+                    };
+                    totals[i].add(self.sweep_piece((sweep, piece), All(normalizers[i]), means[i], staged));
+                }
             }
             if sweep == Sweep::Write || phase == Phase::Sum || !pass.second_sweep() {
                 break;
@@ -250,8 +250,10 @@ impl<T: Element> SweepRow<'_, '_, '_, T> {
             sweep = Sweep::Write;
         }
         if phase == Phase::Sum {
-            // SAFETY: a part is one task's.
-            unsafe { pass.row_sums(row, self.part) }.copy_from_slice(&[total.gx, total.g]);
+            for (row, total) in rows.zip(totals) {
+                // SAFETY: a part is one task's.
+                unsafe { pass.row_sums(row, self.part) }.copy_from_slice(&[total.gx, total.g]);
+            }
         }
     }
 
@@ -264,10 +266,9 @@ impl<T: Element> SweepRow<'_, '_, '_, T> {
         means: Means<T::Acc>,
         mut staging: Option<Pair<'_, T::Acc>>,
     ) -> GroupSums {
-        let SweepRow { pass, space, .. } = self;
+        let SweepRows { pass, space, .. } = self;
         let Parameters { weight, bias } = pass.parameters;
-        for start in (0..piece.len).step_by(CHUNK) {
-            let len = CHUNK.min(piece.len - start);
+        for (start, len) in pass.elements.chunks((piece.offset, piece.len), sweep.sums()) {
             let (at, first) = ((piece.offset + start, len), piece.inner + start);
             let a = AffineMap {
                 weight: Each(&weight[first..first + len]),

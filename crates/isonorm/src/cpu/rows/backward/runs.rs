@@ -251,14 +251,7 @@ impl<T: Element> Kernel for SweepPart<'_, '_, '_, T> {
     fn run(mut self) {
         let (plan, sweep, layout) = (self.pass.plan, self.sweep, self.layout);
         let one_run = plan.runs(self.pass.geometry) == 1;
-        let blocks = plan.part_blocks(self.part);
-        for step in 0..blocks.len() {
-            // The second sweep goes backwards: what the first read last may still be in a cache.
-            let block = if sweep == Sweep::Write {
-                blocks.end - 1 - step
-            } else {
-                blocks.start + step
-            };
+        for block in plan.part_blocks(self.part) {
             for index in 0..layout.pieces(block) {
                 for stretch in layout.piece(block, index).stretches(plan.run) {
                     let run = stretch.run;
@@ -286,10 +279,10 @@ impl<T: Element> SweepPart<'_, '_, '_, T> {
             weight: pass.parameters.weight[parameter],
             bias: pass.parameters.bias[parameter],
         });
-        for start in (0..stretch.len).step_by(CHUNK) {
-            let at = (stretch.offset + start, CHUNK.min(stretch.len - start));
+        for (start, len) in pass.elements.chunks((stretch.offset, stretch.len), sweep.sums()) {
+            let at = (stretch.offset + start, len);
             let visitor = SweepChunk {
-                len: at.1,
+                len,
                 sums: sweep.sums().then_some(&mut self.space.lanes),
                 write: if sweep.writes() {
                     // SAFETY: this part is this task's alone.
