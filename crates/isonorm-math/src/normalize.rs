@@ -55,7 +55,11 @@ impl<R: Real> Normalizer<R> {
         let centre = R::from_f64(mean);
         let rest = centre.to_f64() - mean;
         // Not 0 · ∞ where the variance and eps are 0, nor ∞ − ∞ where the mean is no number.
-        let offset = if rest == 0.0 || !mean.is_finite() { 0.0 } else { rest * rstd };
+        let offset = if rest == 0.0 || !mean.is_finite() {
+            0.0
+        } else {
+            rest * rstd
+        };
         Self {
             centre,
             rstd: R::from_f64(rstd),

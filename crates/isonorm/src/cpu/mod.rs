@@ -102,7 +102,12 @@ impl Cpu {
     /// Runs work in this device's pool, or where the caller is when it is too small for several threads.
     fn run<W: ForElement + Send>(&self, plan: &Plan, work: impl FnOnce(Crew) -> W + Send) {
         let bytes = plan.traffic().compulsory_bytes as usize;
-        let run = || with_element(plan.desc().get_dtype(), work(Crew::new(self.properties.isa.vectors(), bytes)));
+        let run = || {
+            with_element(
+                plan.desc().get_dtype(),
+                work(Crew::new(self.properties.isa.vectors(), bytes)),
+            )
+        };
         match &self.pool {
             Some(pool) if Crew::pays(bytes) => pool.install(run),
             _ => run(),

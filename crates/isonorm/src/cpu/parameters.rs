@@ -65,7 +65,13 @@ pub(super) struct GradientSums<'a> {
 const SLICE: usize = 512;
 
 impl<'a> GradientSums<'a> {
-    pub(super) fn new(scratch: Scratch<'a>, region: Region, chunks: usize, len: usize, crew: &Crew) -> GradientSums<'a> {
+    pub(super) fn new(
+        scratch: Scratch<'a>,
+        region: Region,
+        chunks: usize,
+        len: usize,
+        crew: &Crew,
+    ) -> GradientSums<'a> {
         let sums = GradientSums {
             scratch,
             region,
@@ -98,13 +104,7 @@ impl<'a> GradientSums<'a> {
 
     /// Adds up the chunks and writes the gradients; `columns` neighbouring accumulators belong to one parameter. Once, after
     /// all tasks.
-    pub(super) fn finish(
-        &self,
-        dweight: Option<ViewMut<'_>>,
-        dbias: Option<ViewMut<'_>>,
-        columns: usize,
-        crew: &Crew,
-    ) {
+    pub(super) fn finish(&self, dweight: Option<ViewMut<'_>>, dbias: Option<ViewMut<'_>>, columns: usize, crew: &Crew) {
         if self.chunks > 1 {
             crew.for_each(self.len.div_ceil(SLICE), |slices| {
                 for slice in slices {

@@ -69,7 +69,12 @@ where
 {
     #[inline(always)]
     fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) {
-        let SumLine { len, sums, of_row, write } = self;
+        let SumLine {
+            len,
+            sums,
+            of_row,
+            write,
+        } = self;
         let (of_line, gx_sums, g_sums) = (gradient.part(0, len), &mut sums.gx[..len], &mut sums.g[..len]);
         if let Some((weight, of_row)) = of_row {
             for i in 0..len {

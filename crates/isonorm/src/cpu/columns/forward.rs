@@ -230,7 +230,10 @@ impl<T: Element> Kernel for ApplyRows<'_, '_, '_, T> {
             let parameters = TileParameters::new(tile, pass.parameters);
             for at in tile.lines(rows) {
                 // SAFETY: as above.
-                unsafe { pass.elements.run(at, normalizer.first(at.1), parameters.first(at.1), space) };
+                unsafe {
+                    pass.elements
+                        .run(at, normalizer.first(at.1), parameters.first(at.1), space)
+                };
             }
         }
     }

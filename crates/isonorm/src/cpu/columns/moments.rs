@@ -122,10 +122,17 @@ impl<'a, 't, T: Element> TileMoments<'a, 't, T> {
                 *m = *m / count;
             }
             spread(mean, tile);
-            for_each_four_lines(x, tile, rows, m2, (shift, Each(&mean[..lanes])), |m2, x, shift, mean| {
-                let d = (x - shift) - mean;
-                d.mul_add(d, m2)
-            });
+            for_each_four_lines(
+                x,
+                tile,
+                rows,
+                m2,
+                (shift, Each(&mean[..lanes])),
+                |m2, x, shift, mean| {
+                    let d = (x - shift) - mean;
+                    d.mul_add(d, m2)
+                },
+            );
         } else {
             for_each_four_lines(x, tile, rows, m2, (shift, shift), |m2, x, _, _| x.mul_add(x, m2));
         }
@@ -216,7 +223,12 @@ fn for_each_four_lines<T: Element>(
         next += 4 * joined;
     }
     for (at, len) in tile.lines(next..rows.end) {
-        let (x, sums, shift, mean) = (x.slice(at, len), &mut sums[..len], shift.part(0, len), mean.part(0, len));
+        let (x, sums, shift, mean) = (
+            x.slice(at, len),
+            &mut sums[..len],
+            shift.part(0, len),
+            mean.part(0, len),
+        );
         for i in 0..len {
             sums[i] = step(sums[i], x[i].to_acc(), shift.at(i), mean.at(i));
         }

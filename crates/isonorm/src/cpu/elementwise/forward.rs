@@ -1,7 +1,9 @@
 use isonorm_math::activation::{Identity, Relu};
 use isonorm_math::{Activation, Element, Normalizer, Pointwise, Real};
 
-use super::{Activate, AffineMap, CHUNK, Chunks, Coefficient, Dest, Each, NoResidual, Residual, Route, Source, convert};
+use super::{
+    Activate, AffineMap, CHUNK, Chunks, Coefficient, Dest, Each, NoResidual, Residual, Route, Source, convert,
+};
 use crate::cpu::isa::Vectors;
 
 /// Working space of a forward task, which its chunks use one after the other.

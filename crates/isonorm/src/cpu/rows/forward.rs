@@ -89,6 +89,23 @@ impl<T: Element> Kernel for Tasks<'_, '_, T> {
             if phase == Phase::Measure {
                 continue;
             }
+            if pass.plan.batch > 1 && pass.plan.per_element(pass.geometry) {
+                // Short rows: finding out where one lies would take as long as computing it.
+                let Parameters { weight, bias } = pass.parameters;
+                let affine = AffineMap {
+                    weight: Each(weight),
+                    bias: Each(bias),
+                };
+                let len = pass.geometry.inner;
+                for (group, normalizer) in groups.zip(normalizers) {
+                    // SAFETY: a group is one task's.
+                    unsafe {
+                        pass.elements
+                            .run((group * len, len), All(*normalizer), affine, &mut space)
+                    };
+                }
+                continue;
+            }
             for (group, normalizer) in groups.zip(normalizers) {
                 let layout = GroupLayout::new(pass.plan, pass.geometry, group);
                 for part in parts.clone().rev() {

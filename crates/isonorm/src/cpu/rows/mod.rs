@@ -19,8 +19,9 @@ use crate::plan::RowsPlan;
 struct GroupLayout<'p> {
     plan: &'p RowsPlan,
     geometry: &'p Geometry,
-    batch: usize,
     kept: usize,
+    /// The offset of the group's first element.
+    first: usize,
 }
 
 /// Contiguous elements of a segment.
@@ -37,21 +38,25 @@ impl<'p> GroupLayout<'p> {
     #[inline(always)]
     fn new(plan: &'p RowsPlan, geometry: &'p Geometry, group: usize) -> GroupLayout<'p> {
         // A division costs as much as a short row: most often there is one batch entry.
-        let batch = if group < geometry.kept { 0 } else { group / geometry.kept };
+        let batch = if group < geometry.kept {
+            0
+        } else {
+            group / geometry.kept
+        };
+        let kept = group - batch * geometry.kept;
         GroupLayout {
             plan,
             geometry,
-            batch,
-            kept: group - batch * geometry.kept,
+            kept,
+            first: geometry.segment(batch, 0, kept),
         }
     }
 
     /// The offsets of three elements from the group's first line of cache, which is about to be read anyway.
     #[inline(always)]
     fn samples(&self) -> [usize; 3] {
-        let first = self.geometry.segment(self.batch, 0, self.kept);
         let last = (self.geometry.inner - 1).min(6);
-        [first, first + last / 2, first + last]
+        [self.first, self.first + last / 2, self.first + last]
     }
 
     /// The index of the group's first affine parameter.
@@ -82,7 +87,7 @@ impl<'p> GroupLayout<'p> {
         let (outer, inner) = (segment + index, in_segment * plan.block_inner);
         let len = plan.block_inner.min(g.inner - inner);
         Piece {
-            offset: g.segment(self.batch, outer, self.kept) + inner,
+            offset: self.first + outer * g.row() + inner,
             inner,
             len,
         }

@@ -184,5 +184,9 @@ pub(super) fn measure_short_groups<'p, T: Element>(
 /// Merges moments. (Dividing is slow: a short group is a single block.)
 #[inline(always)]
 fn merge(moments: Moments<f64>, more: Moments<f64>) -> Moments<f64> {
-    if moments.count == 0.0 { more } else { moments.merge(more) }
+    if moments.count == 0.0 {
+        more
+    } else {
+        moments.merge(more)
+    }
 }
