@@ -1,6 +1,7 @@
 //! The agreement with PyTorch: a script runs the installed PyTorch on random cases and writes them to a file, the
 //! `agreement` program runs isonorm on them and compares.
 
+use std::env::consts::EXE_SUFFIX;
 use std::fs;
 use std::process::Command;
 
@@ -79,4 +80,19 @@ pub fn step(context: &Context) -> Result<Outcome> {
         python: context.python.clone(),
     };
     run(context, &options).map(Outcome::Passed)
+}
+
+/// Folds random PyTorch layers with the command line program, and compares what PyTorch computes before and after.
+pub fn fold(context: &Context) -> Result<Outcome> {
+    let python = python::ready(context)?;
+    process::run(cargo(&context.root).args(["build", "--locked", "--quiet", "--package", "isonorm-cli"]))?;
+    let program = context.target.join("debug").join(format!("isonorm{EXE_SUFFIX}"));
+    let mut last = String::new();
+    let mut script = Command::new(python);
+    script
+        .current_dir(&context.root)
+        .arg("scripts/torch_fold.py")
+        .arg(program);
+    run_reading(&mut script, |line| last = line.to_string())?;
+    Ok(Outcome::Passed(last))
 }

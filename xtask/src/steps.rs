@@ -57,6 +57,14 @@ impl Steps {
                 needs_python: true,
                 ..step("torch", "agreement with PyTorch on random cases", agreement::step)
             },
+            Step {
+                needs_python: true,
+                ..step(
+                    "fold",
+                    "PyTorch agrees that folded layers are the same",
+                    agreement::fold,
+                )
+            },
             step("bench", "a short run of the benchmark", checks::bench),
         ])
     }
