@@ -273,8 +273,8 @@ where
             let route = route.of_chunk(dresidual, at);
             // SAFETY: `new`'s contract; only the straight route writes here, and then nothing is in place.
             let to = &mut unsafe { route.first(dresidual, at, out) }[..len];
-            for i in 0..len {
-                to[i] = T::from_acc(gradient.at(i).1);
+            for (i, to) in to.iter_mut().enumerate() {
+                *to = T::from_acc(gradient.at(i).1);
             }
             // SAFETY: `new`'s contract; the residual's gradient is memory of its own.
             unsafe { route.finish(dresidual, at, out) };
@@ -284,9 +284,9 @@ where
             // SAFETY: as above.
             let to = &mut unsafe { route.first(dx, at, out) }[..len];
             let (n, a, means) = (n.part(0, len), a.part(0, len), means.part(0, len));
-            for i in 0..len {
+            for (i, to) in to.iter_mut().enumerate() {
                 let (xhat, g) = gradient.at(i);
-                to[i] = T::from_acc(input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i)));
+                *to = T::from_acc(input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i)));
             }
             // SAFETY: `new`'s contract; `dy` is not read any more.
             unsafe { route.finish(dx, at, out) };

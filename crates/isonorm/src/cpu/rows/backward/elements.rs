@@ -71,12 +71,15 @@ impl<T: Element> Space<T> {
     }
 }
 
+/// One row's statistics, and a weight and bias for each element.
+type RowGradient<'e, 'a, 'w, T, A> = InputGradient<'e, 'a, T, All<Normalizer<A>>, AffineMap<Each<'w, A>>, Means<A>>;
+
 /// One sweep over a chunk of a row.
 struct SweepChunk<'s, 'w, 'e, 'a, T: Element> {
     weight: Each<'w, T::Acc>,
     sums: Option<&'s mut GradientLanes<T::Acc>>,
     parameters: Option<Pair<'s, T::Acc>>,
-    write: Option<InputGradient<'e, 'a, T, All<Normalizer<T::Acc>>, AffineMap<Each<'w, T::Acc>>, Means<T::Acc>>>,
+    write: Option<RowGradient<'e, 'a, 'w, T, T::Acc>>,
 }
 
 impl<T: Element> GradientVisitor<T> for SweepChunk<'_, '_, '_, '_, T> {

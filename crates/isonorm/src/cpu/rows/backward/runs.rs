@@ -41,11 +41,14 @@ impl<T: Element> Space<T> {
     }
 }
 
+/// One group's statistics, and one weight and bias.
+type RunGradient<'e, 'a, T, A> = InputGradient<'e, 'a, T, All<Normalizer<A>>, All<AffineMap<A>>, Means<A>>;
+
 /// One sweep over a chunk of a run.
 struct SweepChunk<'s, 'e, 'a, T: Element> {
     len: usize,
     sums: Option<&'s mut GradientLanes<T::Acc>>,
-    write: Option<InputGradient<'e, 'a, T, All<Normalizer<T::Acc>>, All<AffineMap<T::Acc>>, Means<T::Acc>>>,
+    write: Option<RunGradient<'e, 'a, T, T::Acc>>,
 }
 
 impl<T: Element> GradientVisitor<T> for SweepChunk<'_, '_, '_, T> {

@@ -1,18 +1,18 @@
 //! Two sweeps over a tile: the sums that the gradients need, then the gradient of `x`. Through given statistics there is
 //! nothing to know beforehand, and one sweep does both.
 
+mod sweeps;
+
 use std::ops::Range;
 
-use isonorm_math::{BackwardCoefficients, Element, Normalizer, Real};
+use isonorm_math::{Element, Real};
 
-use super::{LaneSums, TileLayout, TileNormalizer, TileParameters, gather, spread};
+use self::sweeps::{SumRows, WriteRows};
+use super::{LaneSums, TileLayout, TileNormalizer, TileParameters, spread};
 use crate::Geometry;
 use crate::cpu::crew::Crew;
-use crate::cpu::elementwise::{
-    AffineMap, All, BackwardElements, BackwardSpace, CHUNK, Coefficient, Gradient, GradientVisitor, InputGradient,
-};
-use crate::cpu::isa::{Kernel, Vectors};
-use crate::cpu::lanes::GradientLanes;
+use crate::cpu::elementwise::{AffineMap, BackwardElements, BackwardSpace};
+use crate::cpu::isa::Vectors;
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::{GradientSums, Parameters};
 use crate::cpu::statistics::BackwardStatistics;
@@ -47,69 +47,6 @@ pub(in crate::cpu) fn backward<T: Element>(pass: &ColumnsBackward<'_, T>, crew: 
     pass.add_up_parts();
     if pass.second_sweep() {
         crew.for_each(g.batch * tiles * parts, |tasks| pass.write_parts(tasks));
-    }
-}
-
-/// The first sweep over a line.
-struct SumLine<'s, A, I> {
-    len: usize,
-    sums: &'s mut LaneSums<A>,
-    /// What the sums of the columns are weighted by, and the sums of the row, when parameters differ by row.
-    of_row: Option<(A, &'s mut GradientLanes<A>)>,
-    /// The results, when they do not depend on the sums.
-    write: Option<I>,
-}
-
-impl<T, N, W, M> GradientVisitor<T> for SumLine<'_, T::Acc, InputGradient<'_, '_, T, N, W, M>>
-where
-    T: Element,
-    N: Coefficient<Normalizer<T::Acc>>,
-    W: Coefficient<AffineMap<T::Acc>>,
-    M: Coefficient<BackwardCoefficients<T::Acc>>,
-{
-    #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) {
-        let SumLine {
-            len,
-            sums,
-            of_row,
-            write,
-        } = self;
-        let (of_line, gx_sums, g_sums) = (gradient.part(0, len), &mut sums.gx[..len], &mut sums.g[..len]);
-        if let Some((weight, of_row)) = of_row {
-            for i in 0..len {
-                let (xhat, g) = of_line.at(i);
-                let wg = g * weight;
-                gx_sums[i] = wg.mul_add(xhat, gx_sums[i]);
-                g_sums[i] += wg;
-            }
-            of_row.add(gradient, len);
-        } else {
-            for i in 0..len {
-                let (xhat, g) = of_line.at(i);
-                gx_sums[i] = g.mul_add(xhat, gx_sums[i]);
-                g_sums[i] += g;
-            }
-        }
-        if let Some(write) = write {
-            write.write(gradient, out);
-        }
-    }
-}
-
-/// The second sweep over a line.
-struct WriteLine<I>(I);
-
-impl<T, N, W, M> GradientVisitor<T> for WriteLine<InputGradient<'_, '_, T, N, W, M>>
-where
-    T: Element,
-    N: Coefficient<Normalizer<T::Acc>>,
-    W: Coefficient<AffineMap<T::Acc>>,
-    M: Coefficient<BackwardCoefficients<T::Acc>>,
-{
-    #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) {
-        self.0.write(gradient, out);
     }
 }
 
@@ -336,132 +273,4 @@ struct TileCoefficients<'p, A> {
     layout: TileLayout<'p>,
     normalizer: TileNormalizer<A>,
     parameters: TileParameters<A>,
-}
-
-/// The first sweep over some rows of a tile: the sums; and the results, when they do not depend on the sums. Made where no
-/// other task touches these rows, nor (by row) the accumulators of this chunk.
-struct SumRows<'p, 'a, 's, T: Element> {
-    pass: &'p ColumnsBackward<'a, T>,
-    tile: &'s TileCoefficients<'p, T::Acc>,
-    rows: Range<usize>,
-    chunk: usize,
-    space: &'s mut BackwardSpace<T>,
-}
-
-impl<T: Element> Kernel for SumRows<'_, '_, '_, T> {
-    type Output = LaneSums<f64>;
-
-    #[inline(always)]
-    fn run(self) -> LaneSums<f64> {
-        let SumRows {
-            pass,
-            tile,
-            rows,
-            chunk,
-            space,
-        } = self;
-        let TileCoefficients {
-            layout,
-            normalizer,
-            parameters,
-        } = tile;
-        let writes = !pass.statistics.depend_on_x() && pass.elements.writes();
-        let none = All(BackwardCoefficients::default());
-        let mut total = LaneSums::<f64>::zero();
-        let block_rows = pass.plan.block_rows;
-        for block in rows.clone().step_by(block_rows) {
-            let rows = block..(block + block_rows).min(rows.end);
-            let mut sums = LaneSums::<T::Acc>::zero();
-            if pass.plan.by_row {
-                for row in rows {
-                    let at = (layout.offset(row), layout.width());
-                    let (n, parameters) = (normalizer.first(at.1), pass.of_row(layout, row));
-                    let a = All(parameters);
-                    let mut of_row = GradientLanes::new();
-                    let visitor = SumLine {
-                        len: at.1,
-                        sums: &mut sums,
-                        of_row: Some((parameters.weight, &mut of_row)),
-                        write: if writes {
-                            // SAFETY: these rows are this task's alone.
-                            Some(unsafe { InputGradient::new(&pass.elements, at, n, a, none) })
-                        } else {
-                            None
-                        },
-                    };
-                    pass.elements.chunk(at, n, a, space, visitor);
-                    let (gx, g) = of_row.take();
-                    // SAFETY: these accumulators are this task's alone.
-                    let [dweight, dbias] = unsafe { pass.gradients.of_chunk(chunk, layout.row_parameter(row), 1) };
-                    dweight[0] += gx.to_f64();
-                    dbias[0] += g.to_f64();
-                }
-            } else {
-                for at in layout.lines(rows) {
-                    let (n, a) = (normalizer.first(at.1), parameters.first(at.1));
-                    let visitor = SumLine {
-                        len: at.1,
-                        sums: &mut sums,
-                        of_row: None,
-                        write: if writes {
-                            // SAFETY: these rows are this task's alone.
-                            Some(unsafe { InputGradient::new(&pass.elements, at, n, a, none) })
-                        } else {
-                            None
-                        },
-                    };
-                    pass.elements.chunk(at, n, a, space, visitor);
-                }
-            }
-            gather(&mut sums.gx, layout);
-            gather(&mut sums.g, layout);
-            total.add(&sums.gx[..layout.width()], &sums.g[..layout.width()]);
-        }
-        total
-    }
-}
-
-/// The second sweep over some rows of a tile, in the order of memory, as prefetching likes it. Made where no other task touches them.
-struct WriteRows<'p, 'a, 's, T: Element> {
-    pass: &'p ColumnsBackward<'a, T>,
-    tile: &'s TileCoefficients<'p, T::Acc>,
-    rows: Range<usize>,
-    means: &'s LaneSums<T::Acc>,
-    space: &'s mut BackwardSpace<T>,
-}
-
-impl<T: Element> Kernel for WriteRows<'_, '_, '_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        let WriteRows {
-            pass,
-            tile,
-            rows,
-            means,
-            space,
-        } = self;
-        let TileCoefficients {
-            layout,
-            normalizer,
-            parameters,
-        } = tile;
-        if pass.plan.by_row {
-            for row in rows {
-                let at = (layout.offset(row), layout.width());
-                let (n, a) = (normalizer.first(at.1), All(pass.of_row(layout, row)));
-                // SAFETY: these rows are this task's alone.
-                let write = unsafe { InputGradient::new(&pass.elements, at, n, a, means.means(at.1)) };
-                pass.elements.chunk(at, n, a, space, WriteLine(write));
-            }
-        } else {
-            for at in layout.lines(rows) {
-                let (n, a) = (normalizer.first(at.1), parameters.first(at.1));
-                // SAFETY: as above.
-                let write = unsafe { InputGradient::new(&pass.elements, at, n, a, means.means(at.1)) };
-                pass.elements.chunk(at, n, a, space, WriteLine(write));
-            }
-        }
-    }
 }
