@@ -203,6 +203,34 @@ def print_summary(rows: list[dict]) -> None:
     )
 
 
+def print_table(path: str) -> None:
+    """A record as a Markdown table: one row an op and layout, the geometric means of speed-up and ratio to the floor."""
+    record = json.loads(pathlib.Path(path).read_text())
+    columns = [(dtype, backward) for dtype in ("f32", "bf16") for backward in (False, True)]
+    groups: dict[str, dict[tuple[str, bool], list[dict]]] = {}
+    for row in record["rows"]:
+        words = dict(word.split("=", 1) for word in row["case"].split()[1:])
+        layout = {"nhwc": ", channels last"}.get(words.get("layout", ""), "")
+        over = " over channels" if words.get("over") == "channels" else ""
+        fused = "+ReLU" if words.get("act") == "relu" else ""
+        fused += "+residual" if "residual" in words else ""
+        evaluation = " (evaluation)" if words["pass"] == "eval" else ""
+        name = f"{row['case'].split()[0]}{fused}{over}{layout}{evaluation}"
+        key = (words["dtype"], words["pass"] == "backward")
+        groups.setdefault(name, {}).setdefault(key, []).append(row)
+    heads = [f"{dtype} {'backward' if backward else 'forward'}" for dtype, backward in columns]
+    print("| | " + " | ".join(heads) + " |")
+    print("|---" * (len(columns) + 1) + "|")
+    for name, cells in groups.items():
+        means = []
+        for column in columns:
+            rows = cells.get(column, [])
+            speedup, ratio = (geometric_mean([row[key] for row in rows]) if rows else 0 for key in ("speedup", "ratio"))
+            means.append(f"{speedup:.2f}× ({ratio:.2f})" if rows else "")
+        print(f"| {name} | " + " | ".join(means) + " |")
+    print_summary(record["rows"])
+
+
 def cpu_model() -> str:
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
@@ -235,6 +263,7 @@ def arguments() -> argparse.Namespace:
     add("--min-time", type=float, default=0.3, metavar="SECONDS", help="of a turn (default %(default)s)")
     add("--isonorm", type=pathlib.Path, metavar="PROGRAM", help="use this instead of building it")
     add("--save", metavar="FILE", help="write a record (JSON)")
+    add("--table", metavar="FILE", help="print a record as a Markdown table, and measure nothing")
     options = parser.parse_args()
     if options.threads < 1 or options.rounds < 1 or not options.min_time >= 0:
         parser.error("--threads and --rounds are at least 1, --min-time at least 0")
@@ -267,7 +296,11 @@ def run(options: argparse.Namespace) -> None:
 
 def main() -> int:
     try:
-        run(arguments())
+        options = arguments()
+        if options.table:
+            print_table(options.table)
+        else:
+            run(options)
     except Failure as failure:
         print(f"error: {failure}", file=sys.stderr)
         return 1
