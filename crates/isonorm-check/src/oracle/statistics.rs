@@ -18,8 +18,9 @@ pub struct Statistics {
     pub var: f64,
     /// 1/√(var + eps).
     pub rstd: f64,
-    /// |x − mean| of the first element in memory; 0 when the statistics were given.
-    pub first_distance: f64,
+    /// The second largest |x − mean|, beyond which no median of three elements lies; 0 when the statistics were given, or of
+    /// one element.
+    pub median_distance: f64,
     /// Σ x; no terms when the statistics were given.
     pub values: Sum,
     /// Σ |x − mean|; no terms when the statistics were given.
@@ -42,7 +43,7 @@ impl Statistics {
             (s.mean, s.mean_rest) = s.values.over(s.count);
         }
         s.distances = values.clone().map(|x| s.distance(x).abs()).collect();
-        s.first_distance = values.clone().next().map_or(0.0, |x| s.distance(x).abs());
+        s.median_distance = second_largest(values.clone().map(|x| s.distance(x).abs()));
         s.squares = values.map(|x| s.distance(x).powi(2)).collect();
         s.var = s.squares.over(s.count).0;
         s.rstd = 1.0 / (s.var + eps).sqrt();
@@ -56,12 +57,25 @@ impl Statistics {
             mean_rest: 0.0,
             var,
             rstd: 1.0 / (var + eps).sqrt(),
-            first_distance: 0.0,
+            median_distance: 0.0,
             values: Sum::default(),
             distances: Sum::default(),
             squares: Sum::default(),
         }
     }
+}
+
+/// The second largest of some distances, NaN if one is; 0 of fewer than two.
+fn second_largest(distances: impl Iterator<Item = f64>) -> f64 {
+    let (mut largest, mut second) = (0.0f64, 0.0f64);
+    for distance in distances {
+        if distance.is_nan() {
+            return f64::NAN;
+        }
+        second = second.max(distance.min(largest));
+        largest = largest.max(distance);
+    }
+    second
 }
 
 /// The statistics of every group: of `x`, or the running ones where the description uses those.
@@ -80,4 +94,17 @@ pub fn statistics(desc: &NormDesc, index: &Index, x: &[f64], running: Option<&Ru
 /// An optional tensor's values.
 pub(super) fn values(data: &Option<TensorData>) -> Option<Vec<f64>> {
     data.as_ref().map(TensorData::to_f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_largest_counts_equal_ones() {
+        let of = |distances: &[f64]| second_largest(distances.iter().copied());
+        assert_eq!((of(&[]), of(&[3.0]), of(&[3.0, 3.0])), (0.0, 0.0, 3.0));
+        assert_eq!((of(&[1.0, 9.0, 4.0]), of(&[9.0, 4.0, 1.0])), (4.0, 4.0));
+        assert!(of(&[1.0, f64::NAN]).is_nan());
+    }
 }

@@ -125,7 +125,7 @@ impl Arithmetic {
         }
         let distance = s.distances.magnitude / n;
         let guess = relative * s.values.magnitude / n;
-        let about = guess + s.first_distance;
+        let about = guess + s.median_distance;
         let mean = relative * (distance + about) + self.carry * s.mean.abs() + self.tiny;
         let of_shift = 2.0 * self.gamma(3.0) * about * distance;
         let var = squares * (s.var + guess * guess) + of_shift + mean * mean + self.tiny;
