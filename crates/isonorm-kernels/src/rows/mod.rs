@@ -1,0 +1,1 @@
+//! Kernels for groups that are contiguous in memory.
