@@ -4,6 +4,9 @@
 
 #![allow(unused_imports, unused_macros)]
 
+#[cfg(isonorm_module = "simt")]
+mod probe;
+
 use isonorm_math::activation::Identity;
 use isonorm_math::{Bf16, F16};
 
