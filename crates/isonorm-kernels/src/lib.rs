@@ -9,6 +9,7 @@
 //! | [`warp`], [`block`] | helpers, named by the group of threads that cooperates |
 //! | [`rows`] | kernels for groups that are contiguous in memory |
 //! | `interpreter` | (host only) runs kernels and finds their races, overruns and deadlocks |
+//! | `modules` | (host only) the generated PTX |
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(
     target_arch = "nvptx64",
@@ -22,6 +23,8 @@ pub mod block;
 mod entry;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod interpreter;
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod modules;
 pub mod rows;
 pub mod simt;
 pub mod warp;
