@@ -23,6 +23,7 @@ struct Case {
     lead: usize,
     affine: bool,
     residual: bool,
+    in_place: bool,
     seed: u64,
 }
 
@@ -37,6 +38,7 @@ impl Case {
             lead: 0,
             affine: true,
             residual: false,
+            in_place: false,
             seed: columns as u64,
         }
     }
@@ -89,14 +91,19 @@ fn run<T: Data, A: Activate>(case: &Case, input: &Input<T>) -> Output<T> {
         report: Report::default(),
     };
     let null = |there: bool, place: *const f32| if there { place } else { std::ptr::null() };
+    if case.in_place {
+        output.y.clone_from(&input.x);
+    }
     let mut buffers = Buffers::new();
+    let x = buffers.read_only("x", &input.x);
+    let y = buffers.writable("y", &mut output.y);
     let residual = buffers.read_only("residual", &input.residual).wrapping_add(case.lead);
     let args = Args {
-        x: buffers.read_only("x", &input.x).wrapping_add(case.lead),
+        x: if case.in_place { y.cast_const() } else { x }.wrapping_add(case.lead),
         residual: if case.residual { residual } else { std::ptr::null() },
         weight: null(case.affine, buffers.read_only("weight", &input.weight)),
         bias: null(case.affine, buffers.read_only("bias", &input.bias)),
-        y: buffers.writable("y", &mut output.y).wrapping_add(case.lead),
+        y: y.wrapping_add(case.lead),
         mean: buffers.writable("mean", &mut output.mean),
         rstd: buffers.writable("rstd", &mut output.rstd),
         rows: case.rows as u64,
@@ -356,6 +363,22 @@ fn the_order_of_threads_changes_no_bit() {
         let again = run::<f32, Identity>(&case, &input);
         let bits = |output: &Output<f32>| output.y.iter().map(|y| y.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&first), bits(&again));
+    }
+}
+
+#[test]
+fn results_may_replace_their_inputs() {
+    for (block, columns) in [(true, 1000), (false, 101)] {
+        let key = Key {
+            centred: true,
+            block,
+            vectors: 2,
+        };
+        let mut case = Case::new(key, 128, columns);
+        let input = input::<f32>(&case, |random| random.f32());
+        let apart = run::<f32, Identity>(&case, &input);
+        case.in_place = true;
+        assert_eq!(run::<f32, Identity>(&case, &input).y, apart.y);
     }
 }
 
