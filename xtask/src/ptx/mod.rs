@@ -93,9 +93,14 @@ pub fn run(context: &Context, options: &Options) -> Result<Outcome> {
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
+    let assembled = match options.no_assemble {
+        true => String::new(),
+        false => format!(", {kernels} kernels assembled"),
+    };
     Ok(Outcome::Passed(format!(
-        "{} modules, {kernels} kernels assembled",
-        MODULES.len()
+        "{} modules by {}{assembled}",
+        MODULES.len(),
+        toolchain.version()
     )))
 }
 
