@@ -6,6 +6,7 @@ mod checks;
 mod licences;
 mod memory;
 mod process;
+mod ptx;
 mod python;
 mod sources;
 mod steps;
@@ -32,6 +33,8 @@ enum Task {
     Test(TestOptions),
     /// Compare outputs, gradients and running statistics with the installed PyTorch
     Agreement(agreement::Options),
+    /// Compile the GPU's kernels to PTX and check what came out
+    Ptx(ptx::Options),
     /// Run the tests of the code that has `unsafe` under Miri (needs a nightly toolchain with miri)
     Miri,
     /// Run the tests under AddressSanitizer
@@ -90,6 +93,7 @@ fn run(task: Task) -> Result<()> {
     match task {
         Task::Test(options) => test(options),
         Task::Agreement(options) => agreement::run(&Context::new(options.python.clone())?, &options).map(drop),
+        Task::Ptx(options) => ptx::run(&Context::new(python::Options::default())?, &options).map(drop),
         Task::Miri => memory::miri(&Context::new(python::Options::default())?),
         Task::Sanitize => memory::sanitize(&Context::new(python::Options::default())?),
         Task::Valgrind => memory::valgrind(&Context::new(python::Options::default())?),

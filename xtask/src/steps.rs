@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::{Context, agreement, checks, licences, sources};
+use crate::{Context, agreement, checks, licences, ptx, sources};
 
 /// How a step that did not fail ended.
 pub enum Outcome {
@@ -50,6 +50,7 @@ impl Steps {
                 "it compiles with the oldest Rust that is promised",
                 checks::msrv,
             ),
+            step("ptx", "the generated PTX is that of the sources", ptx::step),
             step("tests", "unit and integration tests", checks::tests),
             step("doc-tests", "the examples in the documentation", checks::doc_tests),
             step("docs", "the documentation builds without a warning", checks::docs),

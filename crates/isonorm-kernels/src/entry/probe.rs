@@ -1,0 +1,70 @@
+//! Each function of [`simt`] once, for the assembler to see. Nobody launches it.
+
+use crate::simt::{self, Shared, Transfer};
+
+/// What threads do together.
+///
+/// # Safety
+///
+/// `out` has a number for each thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn simt_together(out: *mut u32) {
+    let thread = simt::block_index() * simt::block_threads() + simt::thread_index();
+    let mut value = simt::shuffle_xor(thread, 1) + simt::shuffle_down(thread, 2) + simt::shuffle_index(thread, 3);
+    value += simt::ballot(value > 7) + u32::from(simt::any(value > 8)) + u32::from(simt::all(value > 9));
+    simt::warp_barrier();
+    simt::block_barrier();
+    simt::cluster_barrier();
+    value += simt::cluster_rank() * simt::cluster_blocks() + simt::grid_blocks() + simt::lane() + simt::warp_index();
+    // SAFETY: the caller's.
+    unsafe { simt::store_32(out.wrapping_add(thread as usize), value) };
+}
+
+/// Loads and stores.
+///
+/// # Safety
+///
+/// Both have room for 16 bytes, aligned so; the launch gives 64 bytes of shared memory.
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn simt_alone(from: *const u32, to: *mut u32) {
+    let place = Shared::<u32>::at(0);
+    // SAFETY: the caller's.
+    unsafe {
+        simt::shared_store_128(place, simt::load_128(from));
+        simt::shared_store(place.offset(4), simt::load_32(from) + simt::load_32_keep(from));
+        simt::cluster_barrier();
+        simt::peer_store(place.offset(8), 0, simt::peer_load(place.offset(4), 1));
+        simt::cluster_barrier();
+        let [a, b, c, d] = simt::shared_load_128(place);
+        let [e, f, g, h] = simt::load_128_keep(from);
+        simt::store_128(to, [a + e, b + f, c + g, d + h]);
+        simt::store_32(to, simt::shared_load(place.offset(8)));
+        simt::store_16(to.cast(), simt::load_16(from.cast()));
+    }
+}
+
+/// Copies, and the exchange of a grid.
+///
+/// # Safety
+///
+/// `from` has 32 bytes, aligned to 16; `counter` starts at 0; the launch gives 128 bytes of shared memory and all blocks run.
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn simt_asynchronous(from: *const u32, counter: *mut u32) {
+    let (place, transfer) = (Shared::<u32>::at(0), Transfer::at(64));
+    simt::dependency_wait();
+    // SAFETY: the caller's.
+    unsafe {
+        simt::copy_async(place, from);
+        simt::copy_commit();
+        simt::copy_wait::<0>();
+        if simt::thread_index() == 0 {
+            simt::transfer_init(transfer, 1);
+            simt::transfer_expect(transfer, 16);
+            simt::transfer_copy(place.offset(4), from, 16, transfer);
+            simt::transfer_wait(transfer, 0);
+            simt::counter_add(counter, 1);
+            simt::counter_wait(counter, simt::grid_blocks());
+        }
+    }
+    simt::dependents_launch();
+}

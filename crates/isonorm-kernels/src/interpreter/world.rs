@@ -1,0 +1,264 @@
+//! [`World`]: the memory of the blocks that run together.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use super::coroutine::Scope;
+use super::shadow::{Access, SharedMemory};
+pub(crate) use super::transfer::Copy;
+use super::transfer::{Groups, TransferState};
+use super::{Buffers, Fault, FaultKind, Launch, Report};
+use crate::simt::WARP;
+
+type Checked<T> = Result<T, (FaultKind, String)>;
+
+struct BlockState {
+    shared: SharedMemory,
+    transfers: HashMap<u32, TransferState>,
+    groups: Vec<Groups>,
+    cluster_barriers: u32,
+    block_barriers: u32,
+    warp_barriers: Vec<u32>,
+    running: u32,
+}
+
+impl BlockState {
+    fn new(launch: &Launch) -> Self {
+        Self {
+            shared: SharedMemory::new(launch.shared_bytes),
+            transfers: HashMap::new(),
+            groups: (0..launch.threads).map(|_| Groups::default()).collect(),
+            cluster_barriers: 0,
+            block_barriers: 0,
+            warp_barriers: vec![0; (launch.threads / WARP) as usize],
+            running: launch.threads,
+        }
+    }
+}
+
+/// The memory of the blocks that run together, and what they have done so far. Blocks are named by their index among
+/// those.
+pub(crate) struct World<'a> {
+    pub launch: Launch,
+    /// The index in the grid of the first of these blocks.
+    first: u32,
+    buffers: &'a Buffers<'a>,
+    blocks: RefCell<Vec<BlockState>>,
+    report: RefCell<Report>,
+    fault: RefCell<Option<Fault>>,
+}
+
+impl<'a> World<'a> {
+    pub fn new(launch: Launch, buffers: &'a Buffers<'a>, first: u32, count: u32) -> Self {
+        Self {
+            launch,
+            first,
+            buffers,
+            blocks: RefCell::new((0..count).map(|_| BlockState::new(&launch)).collect()),
+            report: RefCell::default(),
+            fault: RefCell::default(),
+        }
+    }
+
+    pub fn block_index(&self, block: u32) -> u32 {
+        self.first + block
+    }
+
+    pub fn block_count(&self) -> u32 {
+        self.blocks.borrow().len() as u32
+    }
+
+    pub fn report(&self) -> Report {
+        *self.report.borrow()
+    }
+
+    pub fn fail(&self, fault: Fault) {
+        self.fault.borrow_mut().get_or_insert(fault);
+    }
+
+    pub fn take_fault(&self) -> Option<Fault> {
+        self.fault.borrow_mut().take()
+    }
+
+    /// An access of this thread, now.
+    fn access(&self, block: u32, thread: u32) -> Access {
+        let state = &self.blocks.borrow()[block as usize];
+        Access {
+            block,
+            thread,
+            cluster_barriers: state.cluster_barriers,
+            block_barriers: state.block_barriers,
+            warp_barriers: state.warp_barriers[(thread / WARP) as usize],
+        }
+    }
+
+    pub fn global_read(&self, address: usize, to: &mut [u8]) -> Checked<()> {
+        self.buffers.read(address, to)?;
+        self.report.borrow_mut().bytes_read += to.len() as u64;
+        Ok(())
+    }
+
+    pub fn global_write(&self, address: usize, from: &[u8]) -> Checked<()> {
+        self.buffers.write(address, from)?;
+        self.report.borrow_mut().bytes_written += from.len() as u64;
+        Ok(())
+    }
+
+    /// Whether the counter has reached a value; no traffic.
+    pub fn counter_reached(&self, address: usize, at_least: u32) -> Checked<bool> {
+        let mut bytes = [0; 4];
+        self.buffers.read(address, &mut bytes)?;
+        Ok(u32::from_ne_bytes(bytes) >= at_least)
+    }
+
+    pub fn counter_add(&self, address: usize, value: u32) -> Checked<()> {
+        let mut bytes = [0; 4];
+        self.buffers.read(address, &mut bytes)?;
+        let sum = u32::from_ne_bytes(bytes).wrapping_add(value);
+        self.buffers.write(address, &sum.to_ne_bytes())
+    }
+
+    /// Reads the shared memory of block `owner` as thread `thread` of block `block`.
+    pub fn shared_read(&self, owner: u32, block: u32, thread: u32, offset: u32, to: &mut [u8]) -> Checked<()> {
+        let now = self.access(block, thread);
+        self.blocks.borrow_mut()[owner as usize].shared.read(offset, to, now)
+    }
+
+    /// Writes the shared memory of block `owner` as thread `thread` of block `block`.
+    pub fn shared_write(&self, owner: u32, block: u32, thread: u32, offset: u32, from: &[u8]) -> Checked<()> {
+        let now = self.access(block, thread);
+        self.blocks.borrow_mut()[owner as usize].shared.write(offset, from, now)
+    }
+
+    /// The block of rank `rank` in the cluster of `block`, if it has not ended.
+    pub fn peer(&self, block: u32, rank: u32) -> Checked<u32> {
+        let cluster = self.launch.cluster;
+        if rank >= cluster {
+            let detail = format!("block {rank} of a cluster, which has {cluster} blocks");
+            return Err((FaultKind::OutOfBounds, detail));
+        }
+        let peer = block / cluster * cluster + rank;
+        if self.blocks.borrow()[peer as usize].running < self.launch.threads {
+            let detail = format!("shared memory of block {rank} of the cluster, which is ending");
+            return Err((FaultKind::Misuse, detail));
+        }
+        Ok(peer)
+    }
+
+    fn start(&self, block: u32, thread: u32, copy: Copy) -> Checked<()> {
+        self.buffers.check_read(copy.from, copy.bytes as usize)?;
+        let now = self.access(block, thread);
+        let shared = &mut self.blocks.borrow_mut()[block as usize].shared;
+        shared.start_copy(copy.to, copy.bytes, now)
+    }
+
+    fn land(&self, block: u32, copies: Vec<Copy>, writer: Option<Access>) -> Checked<()> {
+        for copy in copies {
+            let mut data = vec![0; copy.bytes as usize];
+            self.global_read(copy.from, &mut data)?;
+            let shared = &mut self.blocks.borrow_mut()[block as usize].shared;
+            shared.land_copy(copy.to, &data, writer);
+        }
+        Ok(())
+    }
+
+    pub fn copy_async(&self, block: u32, thread: u32, copy: Copy) -> Checked<()> {
+        self.start(block, thread, copy)?;
+        self.blocks.borrow_mut()[block as usize].groups[thread as usize].start(copy);
+        Ok(())
+    }
+
+    pub fn copy_commit(&self, block: u32, thread: u32) {
+        self.blocks.borrow_mut()[block as usize].groups[thread as usize].commit();
+    }
+
+    pub fn copy_wait(&self, block: u32, thread: u32, pending: u32) -> Checked<()> {
+        let now = self.access(block, thread);
+        let landing = self.blocks.borrow_mut()[block as usize].groups[thread as usize].wait(pending as usize);
+        self.land(block, landing, Some(now))
+    }
+
+    pub fn transfer_init(&self, block: u32, thread: u32, offset: u32, arrivals: u32) -> Checked<()> {
+        self.shared_write(block, block, thread, offset, &[0; 8])?;
+        let state = TransferState::new(arrivals);
+        self.blocks.borrow_mut()[block as usize].transfers.insert(offset, state);
+        Ok(())
+    }
+
+    /// Applies `change` to a prepared barrier, which `thread` must be allowed to see.
+    fn with_transfer<T>(
+        &self,
+        block: u32,
+        thread: u32,
+        offset: u32,
+        change: impl FnOnce(&mut TransferState) -> T,
+    ) -> Checked<T> {
+        self.shared_read(block, block, thread, offset, &mut [0; 8])?;
+        let mut blocks = self.blocks.borrow_mut();
+        let Some(state) = blocks[block as usize].transfers.get_mut(&offset) else {
+            let detail = format!("no barrier for copies was prepared at byte {offset} of shared memory");
+            return Err((FaultKind::Misuse, detail));
+        };
+        Ok(change(state))
+    }
+
+    pub fn transfer_expect(&self, block: u32, thread: u32, offset: u32, bytes: u32) -> Checked<()> {
+        let arrived = self.with_transfer(block, thread, offset, |state| {
+            state.expected_bytes += u64::from(bytes);
+            state.pending.checked_sub(1).map(|pending| state.pending = pending)
+        })?;
+        arrived.ok_or_else(|| {
+            let detail = format!("more arrivals than prepared for at byte {offset} of shared memory");
+            (FaultKind::Misuse, detail)
+        })
+    }
+
+    pub fn transfer_copy(&self, block: u32, thread: u32, offset: u32, copy: Copy) -> Checked<()> {
+        if !(copy.from.is_multiple_of(16) && copy.to.is_multiple_of(16) && copy.bytes.is_multiple_of(16)) {
+            let detail = format!(
+                "bulk copy of {} bytes to byte {}, expected multiples of 16",
+                copy.bytes, copy.to
+            );
+            return Err((FaultKind::Misaligned, detail));
+        }
+        self.start(block, thread, copy)?;
+        self.with_transfer(block, thread, offset, |state| state.copies.push(copy))
+    }
+
+    /// Whether a phase has ended; ends it, with all its copies, if everything has arrived.
+    pub fn transfer_passed(&self, block: u32, thread: u32, offset: u32, parity: u32) -> Checked<bool> {
+        if self.with_transfer(block, thread, offset, |state| state.has_passed(parity))? {
+            return Ok(true);
+        }
+        let Some(copies) = self.with_transfer(block, thread, offset, TransferState::complete)? else {
+            return Ok(false);
+        };
+        self.land(block, copies, None)?;
+        Ok(true)
+    }
+
+    /// Notes that a group has passed a barrier: the warp of `thread` where `scope` is `None`.
+    pub fn pass_barrier(&self, block: u32, thread: u32, scope: Option<Scope>) {
+        let mut blocks = self.blocks.borrow_mut();
+        let state = &mut blocks[block as usize];
+        match scope {
+            None => state.warp_barriers[(thread / WARP) as usize] += 1,
+            Some(Scope::Block) => state.block_barriers += 1,
+            Some(Scope::Cluster) => state.cluster_barriers += 1,
+        }
+    }
+
+    /// Notes that a thread has ended.
+    pub fn finish(&self, block: u32, thread: u32) -> Checked<()> {
+        let state = &mut self.blocks.borrow_mut()[block as usize];
+        state.running -= 1;
+        if state.groups[thread as usize].is_empty() && (state.running > 0 || no_copies(&state.transfers)) {
+            return Ok(());
+        }
+        Err((FaultKind::MissingWait, "ended with copies on their way".into()))
+    }
+}
+
+fn no_copies(transfers: &HashMap<u32, TransferState>) -> bool {
+    transfers.values().all(|state| state.copies.is_empty())
+}

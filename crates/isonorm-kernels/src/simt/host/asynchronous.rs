@@ -1,0 +1,110 @@
+//! Copies that run beside the thread, and what grids wait for. Documented beside the instructions.
+#![allow(clippy::missing_safety_doc)]
+
+use std::panic::Location;
+
+use crate::interpreter::world::Copy;
+use crate::interpreter::{Request, current};
+use crate::simt::{Shared, Transfer};
+
+/// Starts a copy of 16 bytes from global to shared memory, part of the thread's next group.
+#[track_caller]
+pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
+    let running = current();
+    let copy = Copy {
+        from: from.addr(),
+        to: to.byte_offset(),
+        bytes: 16,
+    };
+    let result = running.world().copy_async(running.block, running.thread, copy);
+    running.expect(result, Location::caller());
+}
+
+/// Ends the group of the copies that this thread started.
+pub fn copy_commit() {
+    let running = current();
+    running.world().copy_commit(running.block, running.thread);
+}
+
+/// Waits until at most `PENDING` of the newest groups of this thread are on their way. Other threads see the data after a
+/// barrier.
+#[track_caller]
+pub fn copy_wait<const PENDING: u32>() {
+    let running = current();
+    let result = running.world().copy_wait(running.block, running.thread, PENDING);
+    running.expect(result, Location::caller());
+}
+
+/// Prepares a barrier for `arrivals` threads a phase. Called by one thread; a block barrier has to follow.
+#[track_caller]
+pub unsafe fn transfer_init(transfer: Transfer, arrivals: u32) {
+    let (running, offset) = (current(), transfer.byte_offset());
+    let result = running
+        .world()
+        .transfer_init(running.block, running.thread, offset, arrivals);
+    running.expect(result, Location::caller());
+}
+
+/// Arrives, and adds `bytes` to what the phase waits for.
+#[track_caller]
+pub unsafe fn transfer_expect(transfer: Transfer, bytes: u32) {
+    let (running, offset) = (current(), transfer.byte_offset());
+    let result = running
+        .world()
+        .transfer_expect(running.block, running.thread, offset, bytes);
+    running.expect(result, Location::caller());
+}
+
+/// Starts a copy of `bytes` from global to shared memory, whose bytes count on `transfer`.
+#[track_caller]
+pub unsafe fn transfer_copy<T>(to: Shared<T>, from: *const u32, bytes: u32, transfer: Transfer) {
+    let (running, offset) = (current(), transfer.byte_offset());
+    let copy = Copy {
+        from: from.addr(),
+        to: to.byte_offset(),
+        bytes,
+    };
+    let result = running
+        .world()
+        .transfer_copy(running.block, running.thread, offset, copy);
+    running.expect(result, Location::caller());
+}
+
+/// Waits for the end of the phase whose number is even (`parity` 0) or odd (1).
+#[track_caller]
+pub unsafe fn transfer_wait(transfer: Transfer, parity: u32) {
+    let (running, offset, place) = (current(), transfer.byte_offset(), Location::caller());
+    let passed = running
+        .world()
+        .transfer_passed(running.block, running.thread, offset, parity);
+    if !running.expect(passed, place) {
+        running.suspend(Request::Transfer { offset, parity, place });
+    }
+}
+
+/// Adds to a counter in global memory; what this thread wrote before is seen by whoever waits for the sum.
+#[track_caller]
+pub unsafe fn counter_add(counter: *mut u32, value: u32) {
+    let running = current();
+    running.expect(running.world().counter_add(counter.addr(), value), Location::caller());
+}
+
+/// Waits until a counter is at least `value`. All blocks that add to it must be running.
+#[track_caller]
+pub unsafe fn counter_wait(counter: *const u32, value: u32) {
+    let (running, place) = (current(), Location::caller());
+    let (address, at_least) = (counter.addr(), value);
+    if !running.expect(running.world().counter_reached(address, at_least), place) {
+        running.suspend(Request::Counter {
+            address,
+            at_least,
+            place,
+        });
+    }
+}
+
+/// Lets the next kernel of the stream start; nothing to do where kernels run one after the other.
+pub fn dependents_launch() {}
+
+/// Waits until the kernel before has ended; it has.
+pub fn dependency_wait() {}

@@ -1,0 +1,146 @@
+//! Loads and stores of one thread, checked against the launch. Documented beside the instructions.
+//!
+//! The functions are unsafe as their counterparts on a GPU are; here, every misuse is a fault.
+#![allow(clippy::missing_safety_doc)]
+
+use std::panic::Location;
+
+use crate::interpreter::current;
+use crate::simt::{Shared, Word};
+
+#[track_caller]
+fn global_read<const BYTES: usize>(address: usize) -> [u8; BYTES] {
+    let running = current();
+    let mut bytes = [0; BYTES];
+    let result = running.world().global_read(address, &mut bytes);
+    running.expect(result, Location::caller());
+    bytes
+}
+
+#[track_caller]
+fn global_write(address: usize, bytes: &[u8]) {
+    let running = current();
+    let result = running.world().global_write(address, bytes);
+    running.expect(result, Location::caller());
+}
+
+fn words(bytes: [u8; 16]) -> [u32; 4] {
+    std::array::from_fn(|i| u32::from_ne_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]))
+}
+
+fn bytes(words: [u32; 4]) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
+        to.copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
+/// 2 bytes, read once.
+#[track_caller]
+pub unsafe fn load_16(place: *const u16) -> u16 {
+    u16::from_ne_bytes(global_read(place.addr()))
+}
+
+/// 4 bytes, read once.
+#[track_caller]
+pub unsafe fn load_32(place: *const u32) -> u32 {
+    u32::from_ne_bytes(global_read(place.addr()))
+}
+
+/// 4 bytes that other threads read too and nothing writes during the kernel.
+#[track_caller]
+pub unsafe fn load_32_keep(place: *const u32) -> u32 {
+    u32::from_ne_bytes(global_read(place.addr()))
+}
+
+/// 16 bytes, read once.
+#[track_caller]
+pub unsafe fn load_128(place: *const u32) -> [u32; 4] {
+    words(global_read(place.addr()))
+}
+
+/// 16 bytes that other threads read too and nothing writes during the kernel.
+#[track_caller]
+pub unsafe fn load_128_keep(place: *const u32) -> [u32; 4] {
+    words(global_read(place.addr()))
+}
+
+/// 2 bytes.
+#[track_caller]
+pub unsafe fn store_16(place: *mut u16, value: u16) {
+    global_write(place.addr(), &value.to_ne_bytes());
+}
+
+/// 4 bytes.
+#[track_caller]
+pub unsafe fn store_32(place: *mut u32, value: u32) {
+    global_write(place.addr(), &value.to_ne_bytes());
+}
+
+/// 16 bytes.
+#[track_caller]
+pub unsafe fn store_128(place: *mut u32, value: [u32; 4]) {
+    global_write(place.addr(), &bytes(value));
+}
+
+/// Reads the shared memory of the own block, or of block `rank` of the cluster.
+#[track_caller]
+fn read<const BYTES: usize>(offset: u32, rank: Option<u32>) -> [u8; BYTES] {
+    let (running, place) = (current(), Location::caller());
+    let (world, block) = (running.world(), running.block);
+    let owner = rank.map_or(Ok(block), |rank| world.peer(block, rank));
+    let owner = running.expect(owner, place);
+    let mut bytes = [0; BYTES];
+    running.expect(
+        world.shared_read(owner, block, running.thread, offset, &mut bytes),
+        place,
+    );
+    bytes
+}
+
+/// Writes the shared memory of the own block, or of block `rank` of the cluster.
+#[track_caller]
+fn write(offset: u32, rank: Option<u32>, bytes: &[u8]) {
+    let (running, place) = (current(), Location::caller());
+    let (world, block) = (running.world(), running.block);
+    let owner = rank.map_or(Ok(block), |rank| world.peer(block, rank));
+    let owner = running.expect(owner, place);
+    running.expect(world.shared_write(owner, block, running.thread, offset, bytes), place);
+}
+
+/// A value of the block's shared memory.
+#[track_caller]
+pub unsafe fn shared_load<T: Word>(place: Shared<T>) -> T {
+    T::from_word(u32::from_ne_bytes(read(place.byte_offset(), None)))
+}
+
+/// Writes a value to the block's shared memory.
+#[track_caller]
+pub unsafe fn shared_store<T: Word>(place: Shared<T>, value: T) {
+    write(place.byte_offset(), None, &value.to_word().to_ne_bytes());
+}
+
+/// Four values of the block's shared memory.
+#[track_caller]
+pub unsafe fn shared_load_128<T: Word>(place: Shared<T>) -> [T; 4] {
+    words(read(place.byte_offset(), None)).map(T::from_word)
+}
+
+/// Writes four values to the block's shared memory.
+#[track_caller]
+pub unsafe fn shared_store_128<T: Word>(place: Shared<T>, value: [T; 4]) {
+    write(place.byte_offset(), None, &bytes(value.map(T::to_word)));
+}
+
+/// A value of the shared memory of block `rank` of the cluster.
+#[track_caller]
+pub unsafe fn peer_load<T: Word>(place: Shared<T>, rank: u32) -> T {
+    T::from_word(u32::from_ne_bytes(read(place.byte_offset(), Some(rank))))
+}
+
+/// Writes a value to the shared memory of block `rank` of the cluster.
+#[track_caller]
+pub unsafe fn peer_store<T: Word>(place: Shared<T>, rank: u32, value: T) {
+    write(place.byte_offset(), Some(rank), &value.to_word().to_ne_bytes());
+}

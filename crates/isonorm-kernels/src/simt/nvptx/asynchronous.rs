@@ -1,0 +1,147 @@
+//! Copies that run beside the thread, and what grids wait for.
+
+use core::arch::asm;
+
+use super::alone::address;
+use crate::simt::{Shared, Transfer};
+
+/// Starts a copy of 16 bytes from global to shared memory, part of the thread's next group.
+///
+/// # Safety
+///
+/// Both places exist and are aligned to 16 bytes; nothing uses `to` before [`copy_wait`].
+#[inline(always)]
+pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("cp.async.cg.shared.global [{}], [{}], 16;", in(reg32) address(to), in(reg64) from,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Ends the group of the copies that this thread started.
+#[inline(always)]
+pub fn copy_commit() {
+    // SAFETY: no operand.
+    unsafe { asm!("cp.async.commit_group;", options(nostack, preserves_flags)) };
+}
+
+/// Waits until at most `PENDING` of the newest groups of this thread are on their way. Other threads see the data after a
+/// barrier.
+#[inline(always)]
+pub fn copy_wait<const PENDING: u32>() {
+    // SAFETY: a constant operand.
+    unsafe { asm!("cp.async.wait_group {};", const PENDING, options(nostack, preserves_flags)) };
+}
+
+/// Prepares a barrier for `arrivals` threads a phase. Called by one thread; a block barrier has to follow.
+///
+/// # Safety
+///
+/// `transfer` lies in the shared memory of the launch, aligned to 8 bytes.
+#[inline(always)]
+pub unsafe fn transfer_init(transfer: Transfer, arrivals: u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("mbarrier.init.shared::cta.b64 [{}], {};", "fence.mbarrier_init.release.cluster;", in(reg32) address(transfer),
+            in(reg32) arrivals, options(nostack, preserves_flags));
+    }
+}
+
+/// Arrives, and adds `bytes` to what the phase waits for.
+///
+/// # Safety
+///
+/// `transfer` was prepared.
+#[inline(always)]
+pub unsafe fn transfer_expect(transfer: Transfer, bytes: u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{}], {};", in(reg32) address(transfer), in(reg32) bytes,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Starts a copy of `bytes` from global to shared memory, whose bytes count on `transfer`.
+///
+/// # Safety
+///
+/// Both places exist and are aligned to 16 bytes, and `bytes` is a multiple of 16; nothing uses `to` before
+/// [`transfer_wait`].
+#[inline(always)]
+pub unsafe fn transfer_copy<T>(to: Shared<T>, from: *const u32, bytes: u32, transfer: Transfer) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [{}], [{}], {}, [{}];",
+            in(reg32) address(to), in(reg64) from, in(reg32) bytes, in(reg32) address(transfer),
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Waits for the end of the phase whose number is even (`parity` 0) or odd (1).
+///
+/// # Safety
+///
+/// `transfer` was prepared.
+#[inline(always)]
+pub unsafe fn transfer_wait(transfer: Transfer, parity: u32) {
+    loop {
+        let done: u32;
+        // SAFETY: the caller's.
+        unsafe {
+            asm!("{{", ".reg .pred p;", "mbarrier.try_wait.parity.shared::cta.b64 p, [{1}], {2};",
+                "selp.u32 {0}, 1, 0, p;", "}}", out(reg32) done, in(reg32) address(transfer), in(reg32) parity,
+                options(nostack, preserves_flags));
+        }
+        if done != 0 {
+            break;
+        }
+    }
+}
+
+/// Adds to a counter in global memory; what this thread wrote before is seen by whoever waits for the sum. A block
+/// barrier before it makes that what the block wrote.
+///
+/// # Safety
+///
+/// `counter` is global memory that may be written, aligned to 4 bytes, and used by counter functions only.
+#[inline(always)]
+pub unsafe fn counter_add(counter: *mut u32, value: u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("red.release.gpu.global.add.u32 [{}], {};", in(reg64) counter, in(reg32) value, options(nostack, preserves_flags))
+    };
+}
+
+/// Waits until a counter is at least `value`. All blocks that add to it must be running: more than fit the device hang.
+///
+/// # Safety
+///
+/// As for [`counter_add`].
+#[inline(always)]
+pub unsafe fn counter_wait(counter: *const u32, value: u32) {
+    loop {
+        let seen: u32;
+        // SAFETY: the caller's.
+        unsafe {
+            asm!("ld.acquire.gpu.global.u32 {}, [{}];", out(reg32) seen, in(reg64) counter, options(nostack, preserves_flags))
+        };
+        if seen >= value {
+            break;
+        }
+    }
+}
+
+/// Lets the next kernel of the stream start, if it was launched for that (compute capability 9.0).
+#[inline(always)]
+pub fn dependents_launch() {
+    // SAFETY: no operand.
+    unsafe { asm!("griddepcontrol.launch_dependents;", options(nostack, preserves_flags)) };
+}
+
+/// Waits until the kernel before has ended and its results are visible (compute capability 9.0).
+#[inline(always)]
+pub fn dependency_wait() {
+    // SAFETY: no operand.
+    unsafe { asm!("griddepcontrol.wait;", options(nostack, preserves_flags)) };
+}

@@ -1,0 +1,9 @@
+//! [`simt`](super) as instructions of the GPU.
+
+mod alone;
+mod asynchronous;
+mod together;
+
+pub use alone::*;
+pub use asynchronous::*;
+pub use together::*;

@@ -1,0 +1,45 @@
+//! What the 32 lanes of a warp compute together. Every function is called by a whole warp.
+
+use isonorm_math::Moments;
+
+use crate::simt;
+
+/// The sum over the warp; valid in every lane, with the same bits.
+#[inline(always)]
+pub fn sum(value: f32) -> f32 {
+    let value = value + simt::shuffle_xor(value, 16);
+    let value = value + simt::shuffle_xor(value, 8);
+    let value = value + simt::shuffle_xor(value, 4);
+    let value = value + simt::shuffle_xor(value, 2);
+    value + simt::shuffle_xor(value, 1)
+}
+
+/// The sums of two values over the warp; valid in every lane, with the same bits.
+#[inline(always)]
+pub fn sum_pair(pair: [f32; 2]) -> [f32; 2] {
+    [sum(pair[0]), sum(pair[1])]
+}
+
+/// The moments of the sets of all lanes; valid in every lane, with the same bits. A set may be empty.
+#[inline(always)]
+pub fn moments(own: Moments<f32>) -> Moments<f32> {
+    let own = merge_across(own, 16);
+    let own = merge_across(own, 8);
+    let own = merge_across(own, 4);
+    let own = merge_across(own, 2);
+    merge_across(own, 1)
+}
+
+/// Merges with the lane whose index differs by `lanes`. The lower lane's set comes first in both: a merge is not the same bits
+/// the other way round.
+#[inline(always)]
+fn merge_across(own: Moments<f32>, lanes: u32) -> Moments<f32> {
+    let other = Moments {
+        count: simt::shuffle_xor(own.count, lanes),
+        mean: simt::shuffle_xor(own.mean, lanes),
+        m2: simt::shuffle_xor(own.m2, lanes),
+    };
+    let first = simt::lane() & lanes == 0;
+    let (low, high) = if first { (own, other) } else { (other, own) };
+    low.merge(high)
+}

@@ -1,0 +1,369 @@
+//! Kernels with planted bugs, each of which the interpreter must find, and must let pass once it is fixed.
+
+use isonorm_kernels::interpreter::{Buffers, Fault, FaultKind, Launch, Report};
+use isonorm_kernels::simt::{self, Shared, Transfer};
+
+const THREADS: u32 = 64;
+const SEEDS: u64 = 8;
+
+/// Runs with one input of 256 numbers and one output of 256, for each seed; the outcomes must agree in kind.
+fn run(launch: Launch, kernel: impl Fn(*const u32, *mut u32)) -> Result<Report, Fault> {
+    let mut last = None;
+    for seed in 0..SEEDS {
+        let input: Vec<Aligned> = (0..64)
+            .map(|i| Aligned(std::array::from_fn(|j| 4 * i + j as u32)))
+            .collect();
+        let mut output = vec![Aligned([0; 4]); 64];
+        let mut buffers = Buffers::new();
+        let x = buffers.read_only("x", &input).cast::<u32>();
+        let y = buffers.writable("y", &mut output).cast::<u32>();
+        let outcome = launch.seed(seed).run(&buffers, || kernel(x, y));
+        if let Some(Err(fault)) = &last {
+            let fault: &Fault = fault;
+            assert_eq!(outcome.as_ref().err().map(|f| f.kind), Some(fault.kind), "seed {seed}");
+        }
+        last = Some(outcome);
+    }
+    last.expect("there are seeds")
+}
+
+/// 16 bytes where 128-bit accesses may start.
+#[derive(Clone, Copy)]
+#[repr(align(16))]
+#[expect(dead_code, reason = "read and written by the kernels, through pointers")]
+struct Aligned([u32; 4]);
+
+#[track_caller]
+fn expect(outcome: Result<Report, Fault>, kind: FaultKind, words: &[&str]) {
+    let fault = outcome.expect_err("the bug was not found");
+    let text = fault.to_string();
+    assert_eq!(fault.kind, kind, "{text}");
+    for word in words {
+        assert!(text.contains(word), "{text:?} does not say {word:?}");
+    }
+}
+
+fn launch() -> Launch {
+    Launch::new(1, THREADS).shared_bytes(1024)
+}
+
+/// Every thread writes its place and reads its neighbour's.
+fn neighbour(barrier: bool) -> Result<Report, Fault> {
+    run(launch(), |_, y| {
+        let (i, places) = (simt::thread_index(), Shared::<u32>::at(0));
+        // SAFETY: on the host every access is checked.
+        unsafe {
+            simt::shared_store(places.offset(i), i);
+            if barrier {
+                simt::block_barrier();
+            }
+            let value = simt::shared_load(places.offset((i + 1) % THREADS));
+            simt::store_32(y.wrapping_add(i as usize), value);
+        }
+    })
+}
+
+#[test]
+fn missing_barrier() {
+    let fault = neighbour(false).expect_err("the bug was not found");
+    assert!(matches!(fault.kind, FaultKind::Race | FaultKind::Poison), "{fault}");
+    assert!(fault.to_string().contains("planted.rs"), "{fault}");
+    let report = neighbour(true).unwrap();
+    assert_eq!((report.bytes_read, report.bytes_written), (0, 256));
+}
+
+/// A slot is written again while others may still read it.
+fn reuse(barrier: bool) -> Result<Report, Fault> {
+    run(launch(), |_, _| {
+        let slot = Shared::<u32>::at(0);
+        for round in 0..2 {
+            // SAFETY: on the host every access is checked.
+            unsafe {
+                if simt::thread_index() == 0 {
+                    simt::shared_store(slot, round);
+                }
+                simt::block_barrier();
+                simt::shared_load(slot);
+                if barrier {
+                    simt::block_barrier();
+                }
+            }
+        }
+    })
+}
+
+#[test]
+fn race_of_a_write_with_earlier_reads() {
+    expect(reuse(false), FaultKind::Race, &["byte 0", "no barrier between"]);
+    reuse(true).unwrap();
+}
+
+#[test]
+fn race_of_two_writes() {
+    let outcome = run(launch(), |_, _| {
+        // SAFETY: on the host every access is checked.
+        unsafe { simt::shared_store(Shared::at(8), simt::thread_index()) };
+    });
+    expect(outcome, FaultKind::Race, &["byte 8 is written", "wrote it"]);
+}
+
+#[test]
+fn shuffles_do_not_order_memory_and_a_warp_barrier_does() {
+    let exchange = |barrier: bool| {
+        run(Launch::new(1, 32).shared_bytes(128), |_, _| {
+            let (i, places) = (simt::lane(), Shared::<u32>::at(0));
+            // SAFETY: on the host every access is checked.
+            unsafe {
+                simt::shared_store(places.offset(i), i);
+                simt::shuffle_xor(i, 1);
+                if barrier {
+                    simt::warp_barrier();
+                }
+                assert_eq!(simt::shared_load(places.offset(i ^ 1)), i ^ 1);
+            }
+        })
+    };
+    expect(exchange(false), FaultKind::Race, &["is read"]);
+    exchange(true).unwrap();
+}
+
+/// Writes as many numbers as there are threads, rounded up to blocks.
+fn overrun(guard: bool) -> Result<Report, Fault> {
+    run(Launch::new(5, THREADS), |_, y| {
+        let i = (simt::block_index() * simt::block_threads() + simt::thread_index()) as usize;
+        if !guard || i < 256 {
+            // SAFETY: on the host every access is checked.
+            unsafe { simt::store_32(y.wrapping_add(i), 1) };
+        }
+    })
+}
+
+#[test]
+fn overrun_of_global_memory() {
+    expect(
+        overrun(false),
+        FaultKind::OutOfBounds,
+        &["buffer `y`", "1024 bytes", "block 4"],
+    );
+    assert_eq!(overrun(true).unwrap().bytes_written, 1024);
+}
+
+#[test]
+fn overrun_of_shared_memory() {
+    let store = |at: u32| {
+        run(launch(), move |_, _| {
+            if simt::thread_index() == 0 {
+                // SAFETY: on the host every access is checked.
+                unsafe { simt::shared_store(Shared::at(at), 1u32) };
+            }
+        })
+    };
+    expect(
+        store(1024),
+        FaultKind::OutOfBounds,
+        &["byte 1024 of shared memory, which has 1024 bytes"],
+    );
+    store(1020).unwrap();
+}
+
+#[test]
+fn misaligned_and_read_only() {
+    // SAFETY: on the host every access is checked.
+    let misaligned = run(launch(), |x, _| unsafe {
+        simt::load_128(x.wrapping_add(1));
+    });
+    expect(misaligned, FaultKind::Misaligned, &["byte 4 of buffer `x`"]);
+    // SAFETY: on the host every access is checked.
+    let read_only = run(launch(), |x, _| unsafe { simt::store_32(x.cast_mut(), 1) });
+    expect(read_only, FaultKind::ReadOnly, &["buffer `x`"]);
+}
+
+/// Copies 16 bytes a thread and reads them back.
+fn copied(wait: bool) -> Result<Report, Fault> {
+    run(launch(), |x, y| {
+        let i = simt::thread_index();
+        let place = Shared::<u32>::at(16 * i);
+        // SAFETY: on the host every access is checked.
+        unsafe {
+            simt::copy_async(place, x.wrapping_add(4 * i as usize));
+            simt::copy_commit();
+            if wait {
+                simt::copy_wait::<0>();
+            }
+            simt::store_128(y.wrapping_add(4 * i as usize), simt::shared_load_128(place));
+        }
+    })
+}
+
+#[test]
+fn forgotten_wait() {
+    expect(copied(false), FaultKind::MissingWait, &["has not landed"]);
+    assert_eq!(copied(true).unwrap().bytes_read, 1024);
+}
+
+#[test]
+fn copies_that_nobody_waits_for() {
+    let outcome = run(launch(), |x, _| {
+        // SAFETY: on the host every access is checked.
+        unsafe { simt::copy_async(Shared::<u32>::at(16 * simt::thread_index()), x) };
+    });
+    expect(outcome, FaultKind::MissingWait, &["ended with copies"]);
+}
+
+/// One thread starts a bulk copy; all read it.
+fn bulk(wait: bool, announced: u32) -> Result<Report, Fault> {
+    run(launch(), |x, _| {
+        let transfer = Transfer::at(512);
+        // SAFETY: on the host every access is checked.
+        unsafe {
+            if simt::thread_index() == 0 {
+                simt::transfer_init(transfer, 1);
+            }
+            simt::block_barrier();
+            if simt::thread_index() == 0 {
+                simt::transfer_expect(transfer, announced);
+                simt::transfer_copy(Shared::<u32>::at(0), x, 256, transfer);
+            }
+            if wait {
+                simt::transfer_wait(transfer, 0);
+            } else {
+                simt::block_barrier();
+            }
+            let i = simt::thread_index();
+            assert_eq!(simt::shared_load(Shared::<u32>::at(4 * i)), i);
+        }
+    })
+}
+
+#[test]
+fn bulk_copies_land_when_waited_for() {
+    expect(bulk(false, 256), FaultKind::MissingWait, &["has not landed"]);
+    expect(
+        bulk(true, 512),
+        FaultKind::Deadlock,
+        &["64 threads", "for copies on the barrier at byte 512"],
+    );
+    assert_eq!(bulk(true, 256).unwrap().bytes_read, 256);
+}
+
+/// Some threads miss a barrier.
+fn divergent(threads: u32) -> Result<Report, Fault> {
+    run(launch(), |_, _| {
+        if simt::thread_index() < threads {
+            simt::block_barrier();
+        }
+    })
+}
+
+#[test]
+fn divergent_barrier() {
+    expect(
+        divergent(THREADS - 1),
+        FaultKind::DivergentBarrier,
+        &["ended", "planted.rs"],
+    );
+    divergent(THREADS).unwrap();
+}
+
+#[test]
+#[expect(clippy::if_same_then_else, reason = "the planted bug")]
+fn barriers_at_two_places() {
+    let outcome = run(launch(), |_, _| {
+        if simt::warp_index() == 0 {
+            simt::block_barrier();
+        } else {
+            simt::block_barrier();
+        }
+    });
+    expect(outcome, FaultKind::DivergentBarrier, &["waits at"]);
+}
+
+#[test]
+fn divergent_shuffle() {
+    let shuffle = |lanes: u32| {
+        run(launch(), move |_, _| {
+            if simt::lane() < lanes {
+                simt::shuffle_xor(1.0f32, 1);
+            }
+        })
+    };
+    expect(shuffle(31), FaultKind::DivergentWarp, &["lane 31", "has ended"]);
+    shuffle(32).unwrap();
+}
+
+/// Blocks wait for each other through a counter.
+fn exchange(launch: Launch, expected: u32) -> Result<Report, Fault> {
+    run(launch, |_, y| {
+        // SAFETY: on the host every access is checked.
+        unsafe {
+            simt::block_barrier();
+            if simt::thread_index() == 0 {
+                simt::counter_add(y, 1);
+                simt::counter_wait(y, expected);
+            }
+            simt::block_barrier();
+        }
+    })
+}
+
+#[test]
+fn deadlock() {
+    let resident = Launch::new(4, THREADS).resident();
+    expect(
+        exchange(resident, 5),
+        FaultKind::Deadlock,
+        &["4 threads", "for a counter to reach 5", "barrier of the Block"],
+    );
+    // Blocks that need not run together may not wait for each other.
+    expect(
+        exchange(Launch::new(4, THREADS), 4),
+        FaultKind::Deadlock,
+        &["counter to reach 4"],
+    );
+    exchange(resident, 4).unwrap();
+}
+
+/// Every block reads what the next one of its cluster wrote.
+fn peers(before: bool, after: bool) -> Result<Report, Fault> {
+    run(Launch::new(4, 32).cluster(2).shared_bytes(128), |_, _| {
+        let place = Shared::<u32>::at(4 * simt::lane());
+        let next = (simt::cluster_rank() + 1) % simt::cluster_blocks();
+        // SAFETY: on the host every access is checked.
+        unsafe {
+            simt::shared_store(place, simt::block_index());
+            if before {
+                simt::cluster_barrier();
+            } else {
+                simt::block_barrier();
+            }
+            assert_eq!(simt::peer_load(place, next), simt::block_index() ^ 1);
+            if after {
+                simt::cluster_barrier();
+            }
+        }
+    })
+}
+
+#[test]
+fn peers_shared_memory_needs_a_barrier_of_the_cluster() {
+    let fault = peers(false, true).expect_err("the bug was not found");
+    assert!(matches!(fault.kind, FaultKind::Race | FaultKind::Poison), "{fault}");
+    expect(peers(true, false), FaultKind::Misuse, &["is ending"]);
+    peers(true, true).unwrap();
+}
+
+#[test]
+fn a_panic_is_a_fault() {
+    let outcome = run(launch(), |_, _| assert!(simt::thread_index() != 5, "not five"));
+    expect(outcome, FaultKind::Panic, &["thread 5", "not five"]);
+}
+
+#[test]
+fn launches_are_checked() {
+    expect(run(Launch::new(1, 33), |_, _| {}), FaultKind::Launch, &["33 threads"]);
+    expect(
+        run(Launch::new(3, 32).cluster(2), |_, _| {}),
+        FaultKind::Launch,
+        &["3 blocks in clusters of 2"],
+    );
+}
