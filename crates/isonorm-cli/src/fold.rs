@@ -52,6 +52,27 @@ Examples:
   isonorm fold unet.safetensors -o folded.safetensors --transposed 'up*.0' --groups up1.0=4
   isonorm fold vit.safetensors -o folded.safetensors --map 'blocks.*.norm1=blocks.*.attn.qkv'";
 
+/// Reads a state dict; what is read is decoded, written and read again.
+///
+/// # Panics
+/// When what was written is not what was read.
+pub(crate) fn fuzz(data: &[u8]) {
+    let Ok(state) = StateDict::parse(data) else { return };
+    for name in state.names() {
+        let _ = state.tensor(name);
+    }
+    let mut written = Vec::new();
+    state.write(&mut written).expect("memory can be written");
+    let again = StateDict::parse(&written).expect("what was written can be read");
+    assert!(state.names().eq(again.names()));
+    for name in state.names() {
+        assert!(
+            state.shape(name) == again.shape(name) && state.bytes(name) == again.bytes(name),
+            "{name}"
+        );
+    }
+}
+
 /// Which kinds of normalization are folded without being mapped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum Norms {

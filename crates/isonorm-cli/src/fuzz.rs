@@ -3,8 +3,8 @@
 
 use std::io::Cursor;
 
-use isonorm::{CpuProperties, Device, Geometry, Isa, NormDesc, Plan};
-
+use isonorm::layers::{BatchNorm, StateDict};
+use isonorm::{CpuProperties, DType, Device, Geometry, Isa, NormDesc, Plan, Tensor};
 use isonorm_check::{Case, CpuEngine, run_case};
 
 use crate::io::{npy, safetensors};
@@ -61,6 +61,34 @@ pub fn safetensors(data: &[u8]) {
         let again = safetensors::read(Cursor::new(&written), length, Some("a")).expect("what was written can be read");
         assert!(same(&array, &again));
     }
+}
+
+/// Reads state dicts: a `.safetensors` file as `fold` does, whose tensors are decoded, written and read again; and the layers'
+/// own, in JSON, which is offered to a layer, as are the bytes as a layer.
+///
+/// # Panics
+/// When what was written is not what was read, or when a layer took what it cannot compute with.
+pub fn state_dict(data: &[u8]) {
+    crate::fold::fuzz(data);
+    if let Ok(state) = serde_json::from_slice::<StateDict>(data) {
+        let mut layer = BatchNorm::new(3);
+        if layer.load_state_dict("", &state).is_ok() {
+            evaluate(&layer);
+        }
+        let written = serde_json::to_vec(&state).expect("memory can be written");
+        serde_json::from_slice::<StateDict>(&written).expect("what was written can be read");
+    }
+    if let Ok(layer) = serde_json::from_slice::<BatchNorm>(data)
+        && layer.weight().is_none_or(|weight| weight.shape().dims() == [3])
+    {
+        evaluate(&layer);
+    }
+}
+
+/// An evaluation, whose result does not matter.
+fn evaluate(layer: &BatchNorm) {
+    let x = Tensor::zeros([2, 3], DType::F32).expect("small");
+    let _ = layer.forward(&x);
 }
 
 /// No case larger than this is run.

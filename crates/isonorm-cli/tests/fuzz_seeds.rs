@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use common::array;
 use fastrand::Rng;
 use isonorm::DType;
+use isonorm::layers::BatchNorm;
 use isonorm_cli::{fuzz, io};
 
 /// Inputs for each entry point, unless the environment asks for more.
@@ -189,8 +190,8 @@ fn npy_files() {
     drive(&seeds, fuzz::npy, mutate_bytes);
 }
 
-#[test]
-fn safetensors_files() {
+/// Files of tensors, with some of each type.
+fn safetensors_seeds() -> Vec<Vec<u8>> {
     let (a, b) = (array(&[2, 3], DType::Bf16, 1), array(&[4], DType::F64, 2));
     let (c, d) = (array(&[0, 5], DType::F16, 3), array(&[], DType::F32, 4));
     let seeds = [
@@ -204,5 +205,20 @@ fn safetensors_files() {
         io::safetensors::write(tensors, &mut bytes).unwrap();
         bytes
     };
-    drive(&seeds.map(write), fuzz::safetensors, mutate_bytes);
+    seeds.map(write).to_vec()
+}
+
+#[test]
+fn safetensors_files() {
+    drive(&safetensors_seeds(), fuzz::safetensors, mutate_bytes);
+}
+
+#[test]
+fn state_dicts() {
+    let mut seeds = safetensors_seeds();
+    for layer in [BatchNorm::new(3), BatchNorm::new(2).param_dtype(DType::F64)] {
+        seeds.push(serde_json::to_vec(&layer.state_dict("")).unwrap());
+        seeds.push(serde_json::to_vec(&layer).unwrap());
+    }
+    drive(&seeds, fuzz::state_dict, mutate_bytes);
 }

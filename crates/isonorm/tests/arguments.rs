@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use isonorm::{Backward, DType, Device, Error, Forward, NormDesc, View, ViewMut, Workspace};
+use isonorm::{Backward, DType, Device, Error, Forward, NormDesc, TensorData, View, ViewMut, Workspace};
 
 const POISON: f32 = -77.0;
 
@@ -197,4 +197,18 @@ fn sixteen_bit_types_are_rounded_once() {
     assert_eq!(<f16 as Scalar>::from_f64(2f64.powi(-60)).to_f64(), 0.0);
     assert!(<f16 as Scalar>::from_f64(f64::NAN).to_f64().is_nan());
     assert_eq!(<f16 as Scalar>::from_f64(1e300).to_f64(), f64::INFINITY);
+}
+
+#[test]
+fn a_view_reads_its_elements_wherever_they_begin() {
+    let values = [1.5, -2.0, 0.25];
+    for dtype in DType::ALL {
+        assert_eq!(TensorData::from_f64(dtype, &values).view().to_f64(), values);
+    }
+    let mut bytes = vec![0u8];
+    bytes.extend(values.iter().flat_map(|v| v.to_ne_bytes()));
+    let pointer = NonNull::from(&mut bytes[1..]).cast();
+    // SAFETY: three numbers that live as long as the vector.
+    let view = unsafe { View::from_raw(pointer, 3, DType::F64) };
+    assert_eq!(view.to_f64(), values);
 }

@@ -1,7 +1,8 @@
 //! The CPU engine of isonorm, in guarded memory.
 
 use isonorm::{
-    Backward, DType, Device, Forward, Geometry, Isa, NormDesc, Result, TensorData, View, ViewMut, Workspace,
+    Backward, CpuProperties, DType, Device, Forward, Geometry, Isa, NormDesc, Plan, Result, TensorData, View, ViewMut,
+    Workspace,
 };
 
 use super::{BackwardInputs, Engine, Fault, ForwardInputs, Guarded, Output, Outputs, Running, guard::same_bits};
@@ -11,6 +12,8 @@ use super::{BackwardInputs, Engine, Fault, ForwardInputs, Guarded, Output, Outpu
 #[derive(Clone, Debug)]
 pub struct CpuEngine {
     device: Device,
+    /// What plans are made for, when it is another processor than the device.
+    properties: Option<CpuProperties>,
 }
 
 /// A guarded tensor, and what it has to be afterwards when it is an input.
@@ -92,7 +95,25 @@ macro_rules! given {
 impl CpuEngine {
     /// This device.
     pub fn new(device: Device) -> CpuEngine {
-        CpuEngine { device }
+        CpuEngine {
+            device,
+            properties: None,
+        }
+    }
+
+    /// The same, with plans for a processor with these properties: with such caches, say, that results go past them.
+    pub fn planning_for(self, properties: CpuProperties) -> CpuEngine {
+        CpuEngine {
+            properties: Some(properties),
+            ..self
+        }
+    }
+
+    fn plan(&self, desc: &NormDesc) -> Result<Plan> {
+        match &self.properties {
+            Some(properties) => Plan::new(desc, properties),
+            None => self.device.plan(desc),
+        }
     }
 
     /// The CPU with every vector width that this machine has, with one thread and with three.
@@ -132,7 +153,7 @@ impl Engine for CpuEngine {
     }
 
     fn forward(&mut self, desc: &NormDesc, inputs: &ForwardInputs) -> Result<Outputs> {
-        let plan = self.device.plan(desc)?;
+        let plan = self.plan(desc)?;
         let mut workspace = Workspace::new(&plan);
         let groups = Geometry::of(desc)?.groups();
 
@@ -192,7 +213,7 @@ impl Engine for CpuEngine {
     }
 
     fn backward(&mut self, desc: &NormDesc, inputs: &BackwardInputs) -> Result<Outputs> {
-        let plan = self.device.plan(desc)?;
+        let plan = self.plan(desc)?;
         let mut workspace = Workspace::new(&plan);
         let parameters = Geometry::of(desc)?.parameters;
 

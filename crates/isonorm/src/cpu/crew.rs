@@ -8,9 +8,9 @@ use super::isa::Vectors;
 use super::stream;
 
 /// Bytes that one hand-over should be worth: fewer, and handing over costs more than the work.
-const BYTES_PER_HANDOVER: usize = 64 << 10;
+const BYTES_PER_HANDOVER: usize = if cfg!(miri) { 1 << 7 } else { 64 << 10 };
 /// A pass over fewer bytes than this is over before a second thread has woken up.
-const SERIAL_BYTES: usize = 256 << 10;
+const SERIAL_BYTES: usize = if cfg!(miri) { 1 << 8 } else { 256 << 10 };
 
 /// The threads of the pool that the caller runs in.
 pub(super) struct Crew {

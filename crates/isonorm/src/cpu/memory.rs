@@ -7,7 +7,7 @@
 use std::marker::PhantomData;
 
 use half::{bf16, f16};
-use isonorm_math::Element;
+use isonorm_math::{Element, Real};
 
 use crate::plan::Region;
 use crate::{DType, Scalar, View, ViewMut, Workspace};
@@ -252,13 +252,26 @@ impl<'a> Scratch<'a> {
     ///
     /// # Safety
     /// Nobody else holds a borrow of these numbers.
-    pub(super) unsafe fn slice<A: isonorm_math::Real>(&self, region: Region, start: usize, len: usize) -> &'a mut [A] {
+    pub(super) unsafe fn slice<A: Real>(&self, region: Region, start: usize, len: usize) -> &'a mut [A] {
+        let first = self.first(region, start, len);
+        // SAFETY: in bounds, aligned and numbers (see `first`); exclusive by this function's contract.
+        unsafe { std::slice::from_raw_parts_mut(first, len) }
+    }
+
+    /// The same numbers, for any number of tasks to read.
+    ///
+    /// # Safety
+    /// Nobody writes these numbers, or holds a borrow that could, while this one lives.
+    pub(super) unsafe fn shared<A: Real>(&self, region: Region, start: usize, len: usize) -> &'a [A] {
+        let first = self.first(region, start, len);
+        // SAFETY: in bounds, aligned and numbers (see `first`); unwritten by this function's contract.
+        unsafe { std::slice::from_raw_parts(first, len) }
+    }
+
+    /// The first of `len` numbers: all in bounds; aligned, for regions start on cache lines; and every bit pattern is a number.
+    fn first<A: Real>(&self, region: Region, start: usize, len: usize) -> *mut A {
         assert!(region.offset + region.bytes <= self.bytes && (start + len) * size_of::<A>() <= region.bytes);
-        // SAFETY: in bounds (just checked); regions start on cache lines, so the numbers are aligned; every bit pattern is
-        // a number; exclusive by this function's contract.
-        unsafe {
-            let first = self.ptr.add(region.offset).cast::<A>().add(start);
-            std::slice::from_raw_parts_mut(first, len)
-        }
+        // SAFETY: in bounds of the workspace (just checked).
+        unsafe { self.ptr.add(region.offset).cast::<A>().add(start) }
     }
 }

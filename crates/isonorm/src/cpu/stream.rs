@@ -3,7 +3,7 @@
 
 /// Copies a local buffer to its destination by non-temporal stores where there are such. Call [`fence`] before another
 /// thread may read the destination.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 pub(super) fn copy<T: Copy>(to: &mut [T], from: &[T]) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
@@ -27,8 +27,8 @@ pub(super) fn copy<T: Copy>(to: &mut [T], from: &[T]) {
     }
 }
 
-/// Copies a local buffer to its destination.
-#[cfg(not(target_arch = "x86_64"))]
+/// Copies a local buffer to its destination. (Miri knows no non-temporal stores.)
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
 pub(super) fn copy<T: Copy>(to: &mut [T], from: &[T]) {
     to.copy_from_slice(from);
@@ -37,7 +37,7 @@ pub(super) fn copy<T: Copy>(to: &mut [T], from: &[T]) {
 /// Makes this thread's streamed stores visible before its later stores.
 #[inline(always)]
 pub(super) fn fence() {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: SSE is part of x86-64.
     unsafe {
         std::arch::x86_64::_mm_sfence();

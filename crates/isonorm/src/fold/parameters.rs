@@ -1,5 +1,5 @@
 use super::refused;
-use crate::{DEFAULT_EPS, DType, Result, Scalar, View, bf16, f16};
+use crate::{DEFAULT_EPS, Result, View};
 
 /// The parameters and running statistics of a BatchNorm, one element a channel, each of any type.
 #[derive(Clone, Copy, Debug)]
@@ -133,23 +133,9 @@ fn read(name: &str, view: Option<View<'_>>, count: usize, missing: f64, why: &st
             view.len()
         )));
     }
-    let values = match view.dtype() {
-        DType::F16 => values::<f16>(view),
-        DType::Bf16 => values::<bf16>(view),
-        DType::F32 => values::<f32>(view),
-        DType::F64 => values::<f64>(view),
-    };
+    let values = view.to_f64();
     match values.iter().position(|v| !v.is_finite()) {
         Some(c) => Err(refused(format!("{name}[{c}] is {}", values[c]))),
         None => Ok(values),
     }
-}
-
-fn values<T: Scalar>(view: View<'_>) -> Vec<f64> {
-    debug_assert_eq!(view.dtype(), T::DTYPE);
-    let first = view.as_ptr().cast::<T>();
-    (0..view.len())
-        // SAFETY: a `View` is `len` initialized, readable elements of its type, possibly misaligned.
-        .map(|i| unsafe { first.add(i).read_unaligned() }.to_f64())
-        .collect()
 }

@@ -107,7 +107,14 @@ impl Core {
     }
 
     pub(super) fn forward_in_place(&self, x: &mut Tensor) -> Result<()> {
-        let desc = self.desc(&Input::new(x), self.eval_pass())?.in_place(true);
+        let pass = self.eval_pass();
+        let desc = self.desc(&Input::new(x), pass)?.in_place(true);
+        if pass == Pass::Train {
+            return Err(Error::InPlace {
+                op: desc.op(),
+                reason: "evaluation without running statistics uses those of x, by pass=train, which leaves x as it is",
+            });
+        }
         self.evaluate(&desc, Forward::in_place(x.view_mut()), None)
     }
 

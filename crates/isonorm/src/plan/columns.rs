@@ -15,11 +15,11 @@ const NARROWEST_TILE_BYTES: usize = 256;
 /// it.
 const BLOCK_ROWS: usize = 64;
 /// Lines of a block whose rows are joined.
-const BLOCK_LINES: usize = 32;
+const BLOCK_LINES: usize = if cfg!(miri) { 1 } else { 32 };
 /// How many tasks a phase is cut into when tiles are few, whatever the number of threads.
 const PARTS: usize = 64;
 /// A part has at least this many elements, so that handing it to a thread pays.
-const SHORTEST_PART: usize = 32 << 10;
+const SHORTEST_PART: usize = if cfg!(miri) { 64 } else { 32 << 10 };
 /// At most this many accumulators for parameter gradients in all, so that they stay O(channels) beside the tensor.
 const GRADIENT_ACCUMULATORS: usize = 1 << 19;
 /// At most this many chunks of batch entries (or tiles) with accumulators of their own.

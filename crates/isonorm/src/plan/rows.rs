@@ -6,13 +6,13 @@ use crate::{Geometry, NormDesc};
 pub(super) const NAMES: [&str; 3] = ["rows/resident", "rows/split", "rows/streaming"];
 
 /// Elements of a block: its two passes (mean, then squared distances) find it in the first-level cache.
-const BLOCK: usize = 4096;
+const BLOCK: usize = if cfg!(miri) { 64 } else { 4096 };
 /// At most this many groups are worked on side by side.
 pub(crate) const MOST_BATCHED: usize = 16;
 /// How many tasks a phase is cut into when groups are few and large, whatever the number of threads.
 const PARTS: usize = 256;
 /// A part has at least this many elements, so that handing it to a thread pays.
-const SHORTEST_PART: usize = 32 << 10;
+const SHORTEST_PART: usize = if cfg!(miri) { 64 } else { 32 << 10 };
 /// At most this many accumulators for parameter gradients in all, so that they stay O(channels) beside the tensor.
 const GRADIENT_ACCUMULATORS: usize = 1 << 19;
 /// At most this many chunks of groups with accumulators of their own.

@@ -114,6 +114,23 @@ impl<'a> View<'a> {
         self.dtype
     }
 
+    /// The values as `f64`, exactly.
+    pub fn to_f64(&self) -> Vec<f64> {
+        fn values<T: Scalar>(view: &View<'_>) -> Vec<f64> {
+            let first = view.ptr.cast::<T>();
+            (0..view.len)
+                // SAFETY: a view is `len` initialized, readable elements of its type, possibly misaligned.
+                .map(|i| unsafe { first.add(i).read_unaligned() }.to_f64())
+                .collect()
+        }
+        match self.dtype {
+            DType::F16 => values::<f16>(self),
+            DType::Bf16 => values::<bf16>(self),
+            DType::F32 => values::<f32>(self),
+            DType::F64 => values::<f64>(self),
+        }
+    }
+
     /// The address of the first element.
     pub fn as_ptr(&self) -> *const u8 {
         self.ptr.as_ptr()

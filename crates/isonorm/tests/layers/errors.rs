@@ -152,12 +152,21 @@ fn types_and_numbers_that_cannot_be() {
 
 #[test]
 fn in_place_without_running_statistics() {
-    let mut x = zeros([2, 3]);
-    let error = BatchNorm::new(3)
-        .track_running_stats(false)
-        .forward_in_place(&mut x)
-        .unwrap_err();
-    assert!(matches!(error, Error::InPlace { op: "batchnorm", .. }));
+    let reason = "evaluation without running statistics uses those of x, by pass=train, which leaves x as it is";
+    let bn = BatchNorm::new(3).track_running_stats(false);
+    says(
+        bn.forward_in_place(&mut zeros([2, 3])),
+        &format!("batchnorm: cannot work in place: {reason}"),
+    );
+    says(
+        InstanceNorm::new(3).forward_in_place(&mut zeros([2, 3, 4])),
+        &format!("instancenorm: cannot work in place: {reason}"),
+    );
+    // What else is wrong is said first.
+    says(
+        bn.forward_in_place(&mut zeros([2, 4])),
+        "batchnorm: x has shape 2x4, expected Nx3 or Nx3x...",
+    );
 }
 
 #[test]

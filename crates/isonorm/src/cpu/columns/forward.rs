@@ -56,13 +56,18 @@ impl<'a, T: Element> ColumnsForward<'a, T> {
     /// Shift, mean and squared distances of the columns of a part of a tile.
     ///
     /// # Safety
-    /// Nobody writes these numbers while they are borrowed.
+    /// Nobody else holds a borrow of these numbers.
     #[inline(always)]
     unsafe fn slots(&self, tile: &TileLayout<'_>, part: usize) -> [&'a mut [f64]; 3] {
-        let row = self.geometry.row();
-        let first = (tile.batch * self.plan.parts + part) * 3 * row + tile.columns.start;
         // SAFETY: this function's contract; the three stretches are disjoint.
-        [0, 1, 2].map(|k| unsafe { self.scratch.slice(self.parts, first + k * row, tile.width()) })
+        let slot = |first| unsafe { self.scratch.slice(self.parts, first, tile.width()) };
+        self.first_of_slots(tile, part).map(slot)
+    }
+
+    #[inline(always)]
+    fn first_of_slots(&self, tile: &TileLayout<'_>, part: usize) -> [usize; 3] {
+        let row = self.geometry.row();
+        [0, 1, 2].map(|k| ((tile.batch * self.plan.parts + part) * 3 + k) * row + tile.columns.start)
     }
 
     /// What normalizes the columns, from statistics that are given.
@@ -177,11 +182,12 @@ impl<T: Element> ColumnsForward<'_, T> {
                 Some(given) => self.given_normalizer(&tile, given),
                 None => {
                     // SAFETY: the tasks that wrote the slots have ended; now they are only read.
-                    let slots = |part| unsafe { self.slots(&tile, part) };
+                    let slot = |first| unsafe { self.scratch.shared::<f64>(self.parts, first, tile.width()) };
+                    let slots = |part| self.first_of_slots(&tile, part).map(slot);
                     let mut moments = ColumnMoments::empty();
                     for part in 0..self.plan.parts {
                         let [_, mean, m2] = slots(part);
-                        moments.merge(self.plan.part_rows(self.geometry, part).len() as f64, &*mean, &*m2);
+                        moments.merge(self.plan.part_rows(self.geometry, part).len() as f64, mean, m2);
                     }
                     let [shift, _, _] = slots(0);
                     // SAFETY: the first part of a tile is one task's.

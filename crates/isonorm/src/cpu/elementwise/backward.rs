@@ -16,9 +16,14 @@ pub(in crate::cpu) trait Gradient<A>: Copy {
 
 /// What is done with the gradient of a chunk: compiled for each kind of [`Gradient`].
 pub(in crate::cpu) trait GradientVisitor<T: Element> {
-    /// Does it; `out` is working space.
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]);
+    /// Does it; `out` is working space, or holds what replaces `dy` afterwards.
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) -> Option<Replacement>;
 }
+
+/// Results of a chunk have been collected and are to replace its `dy`, which its gradient may still borrow. Made by
+/// [`InputGradient::write`] alone, so where no other task touches the chunk.
+#[must_use]
+pub(in crate::cpu) struct Replacement(());
 
 /// Computed from the tensors wherever it is needed: cheaper than to store it, where the activation is.
 #[derive(Clone, Copy)]
@@ -183,7 +188,7 @@ impl<'a, T: Element> BackwardElements<'a, T> {
                 }
             };
         }
-        match (self.activation, residual) {
+        let replacement = match (self.activation, residual) {
             (Activation::Identity, _) => visitor.visit(computed!(NoResidual, Identity), out),
             (Activation::Relu, None) => visitor.visit(computed!(NoResidual, Relu), out),
             (Activation::Relu, Some(residual)) => visitor.visit(computed!(residual, Relu), out),
@@ -200,8 +205,12 @@ impl<'a, T: Element> BackwardElements<'a, T> {
                     g[i] = dy[i].to_acc();
                 }
                 self.vectors.run(Deactivate { activation, z, g });
-                visitor.visit(Prepared { xhat, g }, out);
+                visitor.visit(Prepared { xhat, g }, out)
             }
+        };
+        if let (Some(Replacement(())), Some(dx)) = (replacement, &self.dx) {
+            // SAFETY: by the contract of `InputGradient::new` no other task touches this chunk, and its borrows have ended.
+            unsafe { Route::InPlace.finish(dx, (offset, len), out) };
         }
     }
 }
@@ -254,9 +263,9 @@ where
         }
     }
 
-    /// Writes; `gradient` is not read from `dy` afterwards, over which `dx` may be written.
+    /// Writes; where `dx` goes over `dy`, which `gradient` borrows, leaves it in `out` and says so.
     #[inline(always)]
-    pub(in crate::cpu) fn write<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) {
+    pub(in crate::cpu) fn write<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) -> Option<Replacement> {
         let InputGradient {
             elements,
             at,
@@ -288,8 +297,12 @@ where
                 let (xhat, g) = gradient.at(i);
                 *to = T::from_acc(input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i)));
             }
-            // SAFETY: `new`'s contract; `dy` is not read any more.
+            if route == Route::InPlace {
+                return Some(Replacement(()));
+            }
+            // SAFETY: `new`'s contract; out of place `dx` is memory of its own.
             unsafe { route.finish(dx, at, out) };
         }
+        None
     }
 }

@@ -6,7 +6,7 @@
 mod backward;
 mod forward;
 
-pub(super) use backward::{BackwardElements, BackwardSpace, Gradient, GradientVisitor, InputGradient};
+pub(super) use backward::{BackwardElements, BackwardSpace, Gradient, GradientVisitor, InputGradient, Replacement};
 pub(super) use forward::{ForwardElements, ForwardSpace};
 
 use isonorm_math::normalize::affine;

@@ -171,7 +171,10 @@ impl<'a, T: Element> RowsForward<'a, T> {
     /// If `save`: no other task saves those of this group.
     unsafe fn merged_normalizer(&self, group: usize, save: bool) -> Normalizer<T::Acc> {
         // SAFETY: the tasks that wrote the slots have ended; now they are only read.
-        let slot = |part| unsafe { &*self.slot(group, part) };
+        let slot = |part| unsafe {
+            self.scratch
+                .shared::<f64>(self.parts, self.first_of_slot(group, part), SLOT)
+        };
         let moments = (0..self.plan.parts).fold(Moments::EMPTY, |m, part| {
             let slot = slot(part);
             m.merge(Moments {
@@ -232,13 +235,15 @@ impl<'a, T: Element> RowsForward<'a, T> {
     /// Where the moments of a part are kept.
     ///
     /// # Safety
-    /// Nobody writes this slot while it is borrowed.
+    /// Nobody else holds a borrow of this slot.
     #[inline(always)]
     unsafe fn slot(&self, group: usize, part: usize) -> &'a mut [f64] {
         // SAFETY: this function's contract.
-        unsafe {
-            self.scratch
-                .slice(self.parts, (group * self.plan.parts + part) * SLOT, SLOT)
-        }
+        unsafe { self.scratch.slice(self.parts, self.first_of_slot(group, part), SLOT) }
+    }
+
+    #[inline(always)]
+    fn first_of_slot(&self, group: usize, part: usize) -> usize {
+        (group * self.plan.parts + part) * SLOT
     }
 }

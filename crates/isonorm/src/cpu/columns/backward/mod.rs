@@ -121,13 +121,18 @@ impl<'a, T: Element> ColumnsBackward<'a, T> {
     /// `Σ g·x̂` and `Σ g` of the columns of a part of a tile.
     ///
     /// # Safety
-    /// Nobody writes these numbers while they are borrowed.
+    /// Nobody else holds a borrow of these numbers.
     #[inline(always)]
     unsafe fn slots(&self, tile: &TileLayout<'_>, part: usize) -> [&'a mut [f64]; 2] {
-        let row = self.geometry.row();
-        let first = (tile.batch * self.plan.parts + part) * 2 * row + tile.columns.start;
         // SAFETY: this function's contract; the two stretches are disjoint.
-        [0, 1].map(|k| unsafe { self.scratch.slice(self.parts, first + k * row, tile.width()) })
+        let slot = |first| unsafe { self.scratch.slice(self.parts, first, tile.width()) };
+        self.first_of_slots(tile, part).map(slot)
+    }
+
+    #[inline(always)]
+    fn first_of_slots(&self, tile: &TileLayout<'_>, part: usize) -> [usize; 2] {
+        let row = self.geometry.row();
+        [0, 1].map(|k| ((tile.batch * self.plan.parts + part) * 2 + k) * row + tile.columns.start)
     }
 
     /// Adds up the parts of each tile, leaving the total in the first, and the tiles into the parameters' gradients.
@@ -219,7 +224,8 @@ impl<T: Element> ColumnsBackward<'_, T> {
         for task in tasks {
             let (tile, part) = (self.coefficients((last - task) % tiles), (last - task) / tiles);
             // SAFETY: the tasks that wrote the sums have ended; now they are only read.
-            let [gx, g] = unsafe { self.slots(&tile.layout, 0) };
+            let slot = |first| unsafe { self.scratch.shared(self.parts, first, tile.layout.width()) };
+            let [gx, g] = self.first_of_slots(&tile.layout, 0).map(slot);
             let means = self.means(&tile, gx, g);
             let rows = self.plan.part_rows(self.geometry, part);
             // SAFETY: a part of a tile is one task's.

@@ -7,7 +7,7 @@ use isonorm_math::{BackwardCoefficients, Element, Normalizer, Real};
 use super::{ColumnsBackward, TileCoefficients};
 use crate::cpu::columns::{LaneSums, gather};
 use crate::cpu::elementwise::{
-    AffineMap, All, BackwardSpace, CHUNK, Coefficient, Gradient, GradientVisitor, InputGradient,
+    AffineMap, All, BackwardSpace, CHUNK, Coefficient, Gradient, GradientVisitor, InputGradient, Replacement,
 };
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
@@ -158,7 +158,7 @@ where
     M: Coefficient<BackwardCoefficients<T::Acc>>,
 {
     #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) {
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) -> Option<Replacement> {
         let SumLine {
             len,
             sums,
@@ -181,8 +181,9 @@ where
                 g_sums[i] += g;
             }
         }
-        if let Some(write) = write {
-            write.write(gradient, out);
+        match write {
+            Some(write) => write.write(gradient, out),
+            None => None,
         }
     }
 }
@@ -198,7 +199,7 @@ where
     M: Coefficient<BackwardCoefficients<T::Acc>>,
 {
     #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) {
-        self.0.write(gradient, out);
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) -> Option<Replacement> {
+        self.0.write(gradient, out)
     }
 }

@@ -6,7 +6,9 @@ use isonorm_math::{Element, Normalizer, Real};
 
 use super::{GroupSums, Means, Piece, RowsBackward, Sweep};
 use crate::cpu::crew::Crew;
-use crate::cpu::elementwise::{AffineMap, All, BackwardSpace, CHUNK, Each, Gradient, GradientVisitor, InputGradient};
+use crate::cpu::elementwise::{
+    AffineMap, All, BackwardSpace, CHUNK, Each, Gradient, GradientVisitor, InputGradient, Replacement,
+};
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
 use crate::cpu::parameters::Parameters;
@@ -84,12 +86,13 @@ struct SweepChunk<'s, 'w, 'e, 'a, T: Element> {
 
 impl<T: Element> GradientVisitor<T> for SweepChunk<'_, '_, '_, '_, T> {
     #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) {
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) -> Option<Replacement> {
         if let Some(sums) = self.sums {
             sums.add_weighted(gradient, self.weight, self.parameters);
         }
-        if let Some(write) = self.write {
-            write.write(gradient, out);
+        match self.write {
+            Some(write) => write.write(gradient, out),
+            None => None,
         }
     }
 }
@@ -98,7 +101,7 @@ impl<'a, T: Element> RowsBackward<'a, T> {
     /// `Σ w·g·x̂` and `Σ w·g` of a part of a row.
     ///
     /// # Safety
-    /// Nobody writes this slot while it is borrowed.
+    /// Nobody else holds a borrow of this slot.
     #[inline(always)]
     unsafe fn row_sums(&self, group: usize, part: usize) -> &'a mut [f64] {
         // SAFETY: this function's contract.
@@ -110,7 +113,7 @@ impl<'a, T: Element> RowsBackward<'a, T> {
         let mut total = GroupSums::default();
         for part in 0..self.plan.parts {
             // SAFETY: the tasks that wrote the slots have ended; now they are only read.
-            let slot: &[f64] = unsafe { self.row_sums(row, part) };
+            let slot: &[f64] = unsafe { self.scratch.shared(self.parts, (row * self.plan.parts + part) * 2, 2) };
             total.add(GroupSums {
                 gx: slot[0],
                 g: slot[1],

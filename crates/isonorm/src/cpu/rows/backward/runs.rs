@@ -7,7 +7,9 @@ use isonorm_math::{Element, Normalizer, Real};
 
 use super::{GroupLayout, GroupSums, Means, RowsBackward, Stretch, Sweep};
 use crate::cpu::crew::Crew;
-use crate::cpu::elementwise::{AffineMap, All, BackwardSpace, CHUNK, Gradient, GradientVisitor, InputGradient};
+use crate::cpu::elementwise::{
+    AffineMap, All, BackwardSpace, CHUNK, Gradient, GradientVisitor, InputGradient, Replacement,
+};
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
 use crate::plan::share;
@@ -53,12 +55,13 @@ struct SweepChunk<'s, 'e, 'a, T: Element> {
 
 impl<T: Element> GradientVisitor<T> for SweepChunk<'_, '_, '_, T> {
     #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) {
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) -> Option<Replacement> {
         if let Some(sums) = self.sums {
             sums.add(gradient, self.len);
         }
-        if let Some(write) = self.write {
-            write.write(gradient, out);
+        match self.write {
+            Some(write) => write.write(gradient, out),
+            None => None,
         }
     }
 }
@@ -110,7 +113,7 @@ impl<'a, T: Element> RowsBackward<'a, T> {
     /// The sums of the runs of a part of a split group.
     ///
     /// # Safety
-    /// Nobody writes this slot while it is borrowed.
+    /// Nobody else holds a borrow of this slot.
     #[inline(always)]
     unsafe fn part_sums(&self, group: usize, part: usize) -> &'a mut [f64] {
         let len = 2 * self.plan.runs(self.geometry);
@@ -197,12 +200,13 @@ impl<T: Element> RowsBackward<'_, T> {
     /// The gradient of `x` in parts of groups, the last first: a cache may still have them.
     fn write_parts(&self, tasks: Range<usize>) {
         let parts = self.plan.parts;
+        let runs = 2 * self.plan.runs(self.geometry);
         let last = self.geometry.groups() * parts - 1;
         let mut space = Space::new();
         for task in tasks {
             let (group, part) = ((last - task) / parts, (last - task) % parts);
             // SAFETY: the tasks that wrote the sums have ended; now they are only read.
-            let total: &[f64] = unsafe { self.part_sums(group, 0) };
+            let total: &[f64] = unsafe { self.scratch.shared(self.parts, group * parts * runs, runs) };
             let means = self.means(Some(self.weigh(group, total)));
             // SAFETY: a part is one task's.
             unsafe { self.sweep_part(Sweep::Write, (group, part), means, &mut [], &mut space) };
