@@ -243,7 +243,7 @@ def save(path: str, rows: list[dict], options) -> None:
     """Writes the rows with what made them."""
     record = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_model(), "cores": os.cpu_count(), "os": f"{platform.system()} {platform.release()}"},
+        "machine": {"cpu": cpu_model(), "cores": os.cpu_count(), "os": f"{platform.system()} {platform.machine()}"},
         "versions": options.versions,
         "settings": {"threads": options.threads, "rounds": options.rounds, "min_time_s": options.min_time},
         "geometric_mean_speedup": geometric_mean([row["speedup"] for row in rows]),
