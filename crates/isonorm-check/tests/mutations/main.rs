@@ -51,6 +51,7 @@ fn every_mistake_is_caught_where_it_shows() {
         (SumsInBf16, &["batchnorm x=4x3x20 dtype=bf16 pass=backward"]),
         (PlainSums, &["layernorm x=4x1000 data=offset:1e3"]),
         (PlainSums, &["rmsnorm x=1x500000"]),
+        (FirstIsShift, &["batchnorm x=16x6x40 layout=ncl dtype=f64 data=spike"]),
         (TailDropped, &["layernorm x=4x1000", "groupnorm x=2x6x50 groups=2"]),
         (
             BiasedRunningVariance,
@@ -104,6 +105,7 @@ fn every_mistake_is_caught_by_the_suites() {
         NarrowMean,
         SumsInBf16,
         PlainSums,
+        FirstIsShift,
         TailDropped,
         BiasedRunningVariance,
         MomentumSwapped,

@@ -19,6 +19,8 @@ pub enum Mistake {
     SumsInBf16,
     /// Sums are kept in one `f32`, one term after the other, about zero.
     PlainSums,
+    /// Distances are taken from the first element, whatever it is.
+    FirstIsShift,
     /// The last element of a group is left out of the statistics.
     TailDropped,
     /// Running variances are the biased ones.
@@ -86,7 +88,12 @@ impl Reference {
         let centred = desc.get_norm().is_centred();
         let about = match self.0 {
             Mistake::PlainSums => 0.0,
-            _ => members.first().map_or(0.0, of),
+            Mistake::FirstIsShift => members.first().map_or(0.0, of),
+            _ => {
+                let mut samples: Vec<f64> = members.iter().take(3).map(of).collect();
+                samples.sort_by(f64::total_cmp);
+                samples.get(samples.len() / 2).copied().unwrap_or(0.0)
+            }
         };
         let shift = self.sum(members.iter().map(|i| of(i) - about)) / n;
         let mean = if centred { about + shift } else { 0.0 };
