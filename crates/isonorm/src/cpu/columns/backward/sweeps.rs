@@ -95,7 +95,8 @@ impl<T: Element> Kernel for SumRows<'_, '_, '_, T> {
     }
 }
 
-/// The second sweep over some rows of a tile, in the order of memory, as prefetching likes it. Made where no other task touches them.
+/// The second sweep over some rows of a tile, in the order of memory, as prefetching likes it. Made where no other task
+/// touches them.
 pub(super) struct WriteRows<'p, 'a, 's, T: Element> {
     pub(super) pass: &'p ColumnsBackward<'a, T>,
     pub(super) tile: &'s TileCoefficients<'p, T::Acc>,
