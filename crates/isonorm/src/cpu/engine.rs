@@ -9,9 +9,9 @@ use super::memory::{Dest, Numbers, Scratch, Source};
 use super::parameters::{GradientSums, Parameters};
 use super::rows::{self, RowsBackward, RowsForward};
 use super::statistics::{BackwardStatistics, Given, Outcome};
-use crate::DType;
 use crate::launch::{Backward, Forward, Through, Workspace};
 use crate::plan::{Plan, Schedule};
+use crate::{DType, View, ViewMut};
 
 /// A work for an element type that is known at run time.
 pub(super) trait ForElement {
@@ -44,7 +44,7 @@ pub(super) struct ForwardWork<'a> {
 }
 
 /// `x` and `y`; in place they are the same memory.
-fn through<'a, T: Element>(data: Through<'a>) -> (Source<'a, T>, Option<Dest<'a, T>>) {
+fn through<'a, T: Element>(data: Through<View<'a>, ViewMut<'a>>) -> (Source<'a, T>, Option<Dest<'a, T>>) {
     match data {
         Through::Separate(x, y) => (Source::new(x), Some(Dest::new(y))),
         Through::ReadOnly(x) => (Source::new(x), None),

@@ -21,7 +21,7 @@ use rayon::ThreadPool;
 use self::crew::Crew;
 use self::engine::{BackwardWork, ForElement, ForwardWork, with_element};
 use self::memory::Numbers;
-use crate::launch::{Backward, Forward, Workspace, check_backward, check_forward};
+use crate::launch::{Backward, Forward, Problem, Workspace, check_backward, check_forward};
 use crate::plan::Schedule;
 use crate::{CpuProperties, Plan, Result};
 
@@ -69,7 +69,8 @@ impl Cpu {
     }
 
     pub(crate) fn forward(&self, plan: &Plan, arguments: Forward<'_>, workspace: &mut Workspace) -> Result<()> {
-        check_forward(plan, &arguments, workspace)?;
+        check_forward(problem(plan), &arguments)?;
+        workspace.check(plan)?;
         if plan.schedule == Schedule::Empty {
             return Ok(());
         }
@@ -83,7 +84,8 @@ impl Cpu {
     }
 
     pub(crate) fn backward(&self, plan: &Plan, arguments: Backward<'_>, workspace: &mut Workspace) -> Result<()> {
-        check_backward(plan, &arguments, workspace)?;
+        check_backward(problem(plan), &arguments)?;
+        workspace.check(plan)?;
         if plan.schedule == Schedule::Empty {
             for gradient in [arguments.dweight, arguments.dbias].into_iter().flatten() {
                 Numbers::new(gradient).clear();
@@ -112,5 +114,13 @@ impl Cpu {
             Some(pool) if Crew::pays(bytes) => pool.install(run),
             _ => run(),
         }
+    }
+}
+
+/// What a plan's arguments are checked against.
+fn problem(plan: &Plan) -> Problem<'_> {
+    Problem {
+        desc: plan.desc(),
+        geometry: plan.geometry(),
     }
 }

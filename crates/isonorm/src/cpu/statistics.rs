@@ -5,7 +5,7 @@ use isonorm_math::{Moments, Normalizer, Real};
 use super::memory::{Numbers, Scratch};
 use crate::launch::Running;
 use crate::plan::Region;
-use crate::{DType, Geometry, NormDesc, ViewMut};
+use crate::{DType, Geometry, NormDesc, View, ViewMut};
 
 /// Groups whose statistics are computed side by side: a division or a square root takes as long as adding up a short group, and
 /// does several groups at once.
@@ -46,7 +46,7 @@ pub(super) struct Given<'a> {
 }
 
 impl<'a> Given<'a> {
-    pub(super) fn new(running: &Running<'a>, desc: &NormDesc, g: &Geometry) -> Option<Given<'a>> {
+    pub(super) fn new(running: &Running<View<'a>, ViewMut<'a>>, desc: &NormDesc, g: &Geometry) -> Option<Given<'a>> {
         let Running::Given { mean, var } = running else {
             return None;
         };
@@ -108,7 +108,7 @@ impl<'a> Outcome<'a> {
     pub(super) fn new(
         desc: &NormDesc,
         g: &Geometry,
-        running: Option<Running<'a>>,
+        running: Option<Running<View<'a>, ViewMut<'a>>>,
         (saved_mean, saved_rstd): (Option<ViewMut<'a>>, Option<ViewMut<'a>>),
         (scratch, region): (Scratch<'a>, Region),
     ) -> Outcome<'a> {

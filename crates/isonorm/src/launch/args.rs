@@ -1,38 +1,31 @@
-//! What a pass reads and writes, as borrowed views. The builders only collect; everything is checked against the
-//! description when the pass runs, before any element is touched.
+//! What a pass reads and writes. The builders only collect; everything is checked against the description when the pass
+//! runs, before any element is touched. They are generic over how memory is named: `R` to read, `W` to write.
 
 use crate::{View, ViewMut};
 
 /// An input and the output over it: two tensors, or one when working in place.
 #[derive(Debug)]
-pub(crate) enum Through<'a> {
-    Separate(View<'a>, ViewMut<'a>),
-    InPlace(ViewMut<'a>),
+pub(crate) enum Through<R, W> {
+    Separate(R, W),
+    InPlace(W),
     /// Nothing is written (a backward pass that only wants the parameters' gradients).
-    ReadOnly(View<'a>),
-}
-
-impl Through<'_> {
-    pub(crate) fn input(&self) -> View<'_> {
-        match self {
-            Through::Separate(x, _) | Through::ReadOnly(x) => *x,
-            Through::InPlace(x) => x.as_view(),
-        }
-    }
+    ReadOnly(R),
 }
 
 /// Running mean and variance (never the standard deviation), one element a channel.
 #[derive(Debug)]
-pub(crate) enum Running<'a> {
+pub(crate) enum Running<R, W> {
     /// Used as they are.
-    Given { mean: View<'a>, var: View<'a> },
+    Given { mean: R, var: R },
     /// `running = (1 − factor)·running + factor·batch`, with the unbiased variance of the batch.
-    Update {
-        mean: ViewMut<'a>,
-        var: ViewMut<'a>,
-        factor: f64,
-    },
+    Update { mean: W, var: W, factor: f64 },
 }
+
+/// The arguments of a forward pass on the CPU.
+pub type Forward<'a> = ForwardArguments<View<'a>, ViewMut<'a>>;
+
+/// The arguments of a backward pass on the CPU.
+pub type Backward<'a> = BackwardArguments<View<'a>, ViewMut<'a>>;
 
 /// The arguments of a forward pass.
 ///
@@ -40,19 +33,19 @@ pub(crate) enum Running<'a> {
 /// type; weight and bias `g.parameters`; running statistics `g.channels`, both of the parameters' type; the saved mean and
 /// rstd `g.groups()`, `f32` (`f64` for `f64` data).
 #[derive(Debug)]
-pub struct Forward<'a> {
-    pub(crate) data: Through<'a>,
-    pub(crate) weight: Option<View<'a>>,
-    pub(crate) bias: Option<View<'a>>,
-    pub(crate) residual: Option<View<'a>>,
-    pub(crate) running: Option<Running<'a>>,
-    pub(crate) saved_mean: Option<ViewMut<'a>>,
-    pub(crate) saved_rstd: Option<ViewMut<'a>>,
+pub struct ForwardArguments<R, W> {
+    pub(crate) data: Through<R, W>,
+    pub(crate) weight: Option<R>,
+    pub(crate) bias: Option<R>,
+    pub(crate) residual: Option<R>,
+    pub(crate) running: Option<Running<R, W>>,
+    pub(crate) saved_mean: Option<W>,
+    pub(crate) saved_rstd: Option<W>,
 }
 
-impl<'a> Forward<'a> {
-    fn of(data: Through<'a>) -> Forward<'a> {
-        Forward {
+impl<R, W> ForwardArguments<R, W> {
+    fn of(data: Through<R, W>) -> Self {
+        Self {
             data,
             weight: None,
             bias: None,
@@ -64,42 +57,42 @@ impl<'a> Forward<'a> {
     }
 
     /// Reads `x`, writes `y`.
-    pub fn new(x: impl Into<View<'a>>, y: impl Into<ViewMut<'a>>) -> Forward<'a> {
-        Forward::of(Through::Separate(x.into(), y.into()))
+    pub fn new(x: impl Into<R>, y: impl Into<W>) -> Self {
+        Self::of(Through::Separate(x.into(), y.into()))
     }
 
     /// Reads `x` and writes `y` over it. The description must say [`in_place`](crate::NormDesc::in_place).
-    pub fn in_place(x: impl Into<ViewMut<'a>>) -> Forward<'a> {
-        Forward::of(Through::InPlace(x.into()))
+    pub fn in_place(x: impl Into<W>) -> Self {
+        Self::of(Through::InPlace(x.into()))
     }
 
     /// The factor of the affine map.
-    pub fn weight(self, weight: impl Into<View<'a>>) -> Forward<'a> {
-        Forward {
+    pub fn weight(self, weight: impl Into<R>) -> Self {
+        Self {
             weight: Some(weight.into()),
             ..self
         }
     }
 
     /// The addend of the affine map.
-    pub fn bias(self, bias: impl Into<View<'a>>) -> Forward<'a> {
-        Forward {
+    pub fn bias(self, bias: impl Into<R>) -> Self {
+        Self {
             bias: Some(bias.into()),
             ..self
         }
     }
 
     /// The tensor added before the activation.
-    pub fn residual(self, residual: impl Into<View<'a>>) -> Forward<'a> {
-        Forward {
+    pub fn residual(self, residual: impl Into<R>) -> Self {
+        Self {
             residual: Some(residual.into()),
             ..self
         }
     }
 
     /// The running statistics that an evaluation pass uses.
-    pub fn running(self, mean: impl Into<View<'a>>, var: impl Into<View<'a>>) -> Forward<'a> {
-        Forward {
+    pub fn running(self, mean: impl Into<R>, var: impl Into<R>) -> Self {
+        Self {
             running: Some(Running::Given {
                 mean: mean.into(),
                 var: var.into(),
@@ -110,8 +103,8 @@ impl<'a> Forward<'a> {
 
     /// The running statistics that a training pass updates: `running = (1 − factor)·running + factor·batch`. PyTorch's
     /// `momentum` is this factor; a cumulative average has `factor = 1/number of batches so far, this one included`.
-    pub fn update_running(self, mean: impl Into<ViewMut<'a>>, var: impl Into<ViewMut<'a>>, factor: f64) -> Forward<'a> {
-        Forward {
+    pub fn update_running(self, mean: impl Into<W>, var: impl Into<W>, factor: f64) -> Self {
+        Self {
             running: Some(Running::Update {
                 mean: mean.into(),
                 var: var.into(),
@@ -122,10 +115,10 @@ impl<'a> Forward<'a> {
     }
 
     /// Where to save the mean and `rstd = 1/√(variance + eps)` of each group for the backward pass. For RMSNorm see
-    /// [`save_rstd`](Forward::save_rstd). The mean may be `f64` whatever the data, which keeps the backward pass exact where the
+    /// [`save_rstd`](Self::save_rstd). The mean may be `f64` whatever the data, which keeps the backward pass exact where the
     /// mean is much larger than the spread. Groups without elements are left as they are.
-    pub fn save(self, mean: impl Into<ViewMut<'a>>, rstd: impl Into<ViewMut<'a>>) -> Forward<'a> {
-        Forward {
+    pub fn save(self, mean: impl Into<W>, rstd: impl Into<W>) -> Self {
+        Self {
             saved_mean: Some(mean.into()),
             saved_rstd: Some(rstd.into()),
             ..self
@@ -133,33 +126,33 @@ impl<'a> Forward<'a> {
     }
 
     /// Where to save `rstd = 1/√(mean square + eps)` of each group: all that RMSNorm has.
-    pub fn save_rstd(self, rstd: impl Into<ViewMut<'a>>) -> Forward<'a> {
-        Forward {
+    pub fn save_rstd(self, rstd: impl Into<W>) -> Self {
+        Self {
             saved_rstd: Some(rstd.into()),
             ..self
         }
     }
 }
 
-/// The arguments of a backward pass; shapes as for [`Forward`], gradients like what they are the gradient of.
+/// The arguments of a backward pass; shapes as for [`ForwardArguments`], gradients like what they are the gradient of.
 #[derive(Debug)]
-pub struct Backward<'a> {
-    pub(crate) x: View<'a>,
-    pub(crate) data: Through<'a>,
-    pub(crate) weight: Option<View<'a>>,
-    pub(crate) bias: Option<View<'a>>,
-    pub(crate) residual: Option<View<'a>>,
-    pub(crate) running: Option<Running<'a>>,
-    pub(crate) mean: Option<View<'a>>,
-    pub(crate) rstd: Option<View<'a>>,
-    pub(crate) dweight: Option<ViewMut<'a>>,
-    pub(crate) dbias: Option<ViewMut<'a>>,
-    pub(crate) dresidual: Option<ViewMut<'a>>,
+pub struct BackwardArguments<R, W> {
+    pub(crate) x: R,
+    pub(crate) data: Through<R, W>,
+    pub(crate) weight: Option<R>,
+    pub(crate) bias: Option<R>,
+    pub(crate) residual: Option<R>,
+    pub(crate) running: Option<Running<R, W>>,
+    pub(crate) mean: Option<R>,
+    pub(crate) rstd: Option<R>,
+    pub(crate) dweight: Option<W>,
+    pub(crate) dbias: Option<W>,
+    pub(crate) dresidual: Option<W>,
 }
 
-impl<'a> Backward<'a> {
-    fn of(x: View<'a>, data: Through<'a>) -> Backward<'a> {
-        Backward {
+impl<R, W> BackwardArguments<R, W> {
+    fn of(x: R, data: Through<R, W>) -> Self {
+        Self {
             x,
             data,
             weight: None,
@@ -175,47 +168,47 @@ impl<'a> Backward<'a> {
     }
 
     /// Reads `x` and `dy`, writes `dx`.
-    pub fn new(x: impl Into<View<'a>>, dy: impl Into<View<'a>>, dx: impl Into<ViewMut<'a>>) -> Backward<'a> {
-        Backward::of(x.into(), Through::Separate(dy.into(), dx.into()))
+    pub fn new(x: impl Into<R>, dy: impl Into<R>, dx: impl Into<W>) -> Self {
+        Self::of(x.into(), Through::Separate(dy.into(), dx.into()))
     }
 
     /// Reads `x` and `dy` and writes `dx` over `dy`. The description must say [`in_place`](crate::NormDesc::in_place).
-    pub fn in_place(x: impl Into<View<'a>>, dy: impl Into<ViewMut<'a>>) -> Backward<'a> {
-        Backward::of(x.into(), Through::InPlace(dy.into()))
+    pub fn in_place(x: impl Into<R>, dy: impl Into<W>) -> Self {
+        Self::of(x.into(), Through::InPlace(dy.into()))
     }
 
     /// Reads `x` and `dy` and writes no `dx`: the input needs no gradient, the parameters do.
-    pub fn without_dx(x: impl Into<View<'a>>, dy: impl Into<View<'a>>) -> Backward<'a> {
-        Backward::of(x.into(), Through::ReadOnly(dy.into()))
+    pub fn without_dx(x: impl Into<R>, dy: impl Into<R>) -> Self {
+        Self::of(x.into(), Through::ReadOnly(dy.into()))
     }
 
     /// The factor of the affine map.
-    pub fn weight(self, weight: impl Into<View<'a>>) -> Backward<'a> {
-        Backward {
+    pub fn weight(self, weight: impl Into<R>) -> Self {
+        Self {
             weight: Some(weight.into()),
             ..self
         }
     }
 
     /// The addend of the affine map; needed when there is an activation.
-    pub fn bias(self, bias: impl Into<View<'a>>) -> Backward<'a> {
-        Backward {
+    pub fn bias(self, bias: impl Into<R>) -> Self {
+        Self {
             bias: Some(bias.into()),
             ..self
         }
     }
 
     /// The tensor that the forward pass added before the activation; needed when there are both.
-    pub fn residual(self, residual: impl Into<View<'a>>) -> Backward<'a> {
-        Backward {
+    pub fn residual(self, residual: impl Into<R>) -> Self {
+        Self {
             residual: Some(residual.into()),
             ..self
         }
     }
 
     /// The running statistics that the evaluation pass used.
-    pub fn running(self, mean: impl Into<View<'a>>, var: impl Into<View<'a>>) -> Backward<'a> {
-        Backward {
+    pub fn running(self, mean: impl Into<R>, var: impl Into<R>) -> Self {
+        Self {
             running: Some(Running::Given {
                 mean: mean.into(),
                 var: var.into(),
@@ -225,8 +218,8 @@ impl<'a> Backward<'a> {
     }
 
     /// The statistics that the forward pass saved.
-    pub fn saved(self, mean: impl Into<View<'a>>, rstd: impl Into<View<'a>>) -> Backward<'a> {
-        Backward {
+    pub fn saved(self, mean: impl Into<R>, rstd: impl Into<R>) -> Self {
+        Self {
             mean: Some(mean.into()),
             rstd: Some(rstd.into()),
             ..self
@@ -234,32 +227,32 @@ impl<'a> Backward<'a> {
     }
 
     /// What the forward pass of an RMSNorm saved.
-    pub fn saved_rstd(self, rstd: impl Into<View<'a>>) -> Backward<'a> {
-        Backward {
+    pub fn saved_rstd(self, rstd: impl Into<R>) -> Self {
+        Self {
             rstd: Some(rstd.into()),
             ..self
         }
     }
 
     /// Where to write the weight's gradient (overwritten, not added to).
-    pub fn dweight(self, dweight: impl Into<ViewMut<'a>>) -> Backward<'a> {
-        Backward {
+    pub fn dweight(self, dweight: impl Into<W>) -> Self {
+        Self {
             dweight: Some(dweight.into()),
             ..self
         }
     }
 
     /// Where to write the bias's gradient (overwritten, not added to).
-    pub fn dbias(self, dbias: impl Into<ViewMut<'a>>) -> Backward<'a> {
-        Backward {
+    pub fn dbias(self, dbias: impl Into<W>) -> Self {
+        Self {
             dbias: Some(dbias.into()),
             ..self
         }
     }
 
     /// Where to write the residual's gradient.
-    pub fn dresidual(self, dresidual: impl Into<ViewMut<'a>>) -> Backward<'a> {
-        Backward {
+    pub fn dresidual(self, dresidual: impl Into<W>) -> Self {
+        Self {
             dresidual: Some(dresidual.into()),
             ..self
         }

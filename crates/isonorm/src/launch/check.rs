@@ -1,66 +1,79 @@
 //! Everything that can be wrong with arguments, found before an element is touched.
 
-use super::{Backward, Forward, Running, Through, Workspace};
-use crate::{DType, Error, Geometry, NormDesc, Plan, Result, View};
+use super::{BackwardArguments, ForwardArguments, Running, Span, Spanning, Through};
+use crate::{DType, Error, Geometry, NormDesc, Result};
 
 /// One argument: its name and the memory it names.
-type Named<'a> = (&'static str, View<'a>);
+type Named = (&'static str, Span);
 
-/// Collects what is wrong with the arguments of one call.
-struct Checker<'p> {
-    desc: &'p NormDesc,
-    geometry: &'p Geometry,
+/// What arguments are checked against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Problem<'p> {
+    pub(crate) desc: &'p NormDesc,
+    pub(crate) geometry: &'p Geometry,
 }
 
-impl Checker<'_> {
+impl Problem<'_> {
     fn op(&self) -> &'static str {
         self.desc.op()
     }
 
+    /// The call goes in the direction that was planned.
+    fn direction(&self, backward: bool) -> Result<()> {
+        if self.desc.get_pass().is_backward() == backward {
+            return Ok(());
+        }
+        let called = if backward { "backward" } else { "forward" };
+        let pass = self.desc.get_pass().name();
+        Err(Error::PlanMismatch {
+            op: self.op(),
+            reason: format!("{called} was called with a plan of pass={pass}"),
+        })
+    }
+
     /// Length, type and alignment of one argument.
-    fn fits(&self, (tensor, view): Named<'_>, expected: usize, dtype: DType) -> Result<()> {
+    fn fits(&self, (tensor, span): Named, expected: usize, dtype: DType) -> Result<()> {
         let op = self.op();
-        if view.dtype() != dtype {
+        if span.dtype != dtype {
             return Err(Error::DTypeMismatch {
                 op,
                 tensor,
                 expected: dtype,
-                got: view.dtype(),
+                got: span.dtype,
             });
         }
-        if view.len() != expected {
+        if span.len != expected {
             let why = format!("x is {}", self.desc.get_shape());
             return Err(Error::LengthMismatch {
                 op,
                 tensor,
                 expected,
-                got: view.len(),
+                got: span.len,
                 why,
             });
         }
-        let address = view.as_ptr() as usize;
-        if !view.is_empty() && !address.is_multiple_of(dtype.bytes()) {
+        if span.len > 0 && !span.address.is_multiple_of(dtype.bytes()) {
             return Err(Error::Misaligned {
                 op,
                 tensor,
                 expected: dtype.bytes(),
-                got: address,
+                got: span.address,
             });
         }
         Ok(())
     }
 
     /// An argument that is needed, or that has no use.
-    fn wanted<'a>(
+    fn wanted(
         &self,
         tensor: &'static str,
-        given: Option<View<'a>>,
+        given: Option<Span>,
         wanted: bool,
         why: &'static str,
         why_not: &'static str,
-    ) -> Result<Option<Named<'a>>> {
+    ) -> Result<Option<Named>> {
         match (given, wanted) {
-            (Some(view), true) => Ok(Some((tensor, view))),
+            (Some(span), true) => Ok(Some((tensor, span))),
             (None, false) => Ok(None),
             (None, true) => Err(Error::MissingArgument {
                 op: self.op(),
@@ -75,15 +88,15 @@ impl Checker<'_> {
         }
     }
 
-    fn data(&self, named: Named<'_>) -> Result<()> {
+    fn data(&self, named: Named) -> Result<()> {
         self.fits(named, self.geometry.elements(), self.desc.get_dtype())
     }
 
-    fn parameter(&self, named: Named<'_>) -> Result<()> {
+    fn parameter(&self, named: Named) -> Result<()> {
         self.fits(named, self.geometry.parameters, self.desc.get_param_dtype())
     }
 
-    fn running(&self, mean: View<'_>, var: View<'_>) -> Result<()> {
+    fn running(&self, mean: Span, var: Span) -> Result<()> {
         let (channels, dtype) = (self.geometry.channels, self.desc.get_param_dtype());
         self.fits(("running_mean", mean), channels, dtype)?;
         self.fits(("running_var", var), channels, dtype)
@@ -91,21 +104,16 @@ impl Checker<'_> {
 
     /// The saved mean may be kept in `f64` whatever the data, which makes the backward pass exact where the mean is much
     /// larger than the spread.
-    fn statistics(&self, mean: Option<View<'_>>, rstd: Option<View<'_>>) -> Result<()> {
+    fn statistics(&self, mean: Option<Span>, rstd: Option<Span>) -> Result<()> {
         let (groups, dtype) = (self.geometry.groups(), self.desc.get_statistics_dtype());
         if let Some(mean) = mean {
-            let dtype = if mean.dtype() == DType::F64 { DType::F64 } else { dtype };
+            let dtype = if mean.dtype == DType::F64 { DType::F64 } else { dtype };
             self.fits(("mean", mean), groups, dtype)?;
         }
         rstd.map_or(Ok(()), |rstd| self.fits(("rstd", rstd), groups, dtype))
     }
 
-    fn affine<'a>(
-        &self,
-        weight: Option<View<'a>>,
-        bias: Option<View<'a>>,
-        needs_bias: bool,
-    ) -> Result<[Option<Named<'a>>; 2]> {
+    fn affine(&self, weight: Option<Span>, bias: Option<Span>, needs_bias: bool) -> Result<[Option<Named>; 2]> {
         let affine = self.desc.get_affine();
         let why = "the description's affine says so";
         let why_not = "the description's affine has none";
@@ -123,15 +131,10 @@ impl Checker<'_> {
     }
 
     /// Outputs overlap nothing.
-    fn disjoint(&self, outputs: &[Option<Named<'_>>], inputs: &[Option<Named<'_>>]) -> Result<()> {
-        let range = |v: &View<'_>| {
-            let start = v.as_ptr() as usize;
-            start..start + v.len() * v.dtype().bytes()
-        };
+    fn disjoint(&self, outputs: &[Option<Named>], inputs: &[Option<Named>]) -> Result<()> {
         for (i, (written, output)) in outputs.iter().enumerate().filter_map(|(i, o)| o.map(|o| (i, o))) {
-            for (other, view) in outputs[i + 1..].iter().chain(inputs).flatten() {
-                let (a, b) = (range(&output), range(view));
-                if a.start < b.end && b.start < a.end && !a.is_empty() && !b.is_empty() {
+            for (other, span) in outputs[i + 1..].iter().chain(inputs).flatten() {
+                if output.overlaps(*span) {
                     let hint = match (written, *other) {
                         ("y", "x") | ("dx", "dy") => ": to overwrite it, say inplace=yes and pass it once",
                         _ => "",
@@ -148,7 +151,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn in_place(&self, data: &Through<'_>) -> Result<()> {
+    fn in_place<R, W>(&self, data: &Through<R, W>) -> Result<()> {
         let is = matches!(data, Through::InPlace(_));
         if is == self.desc.is_in_place() || matches!(data, Through::ReadOnly(_)) {
             return Ok(());
@@ -163,65 +166,40 @@ impl Checker<'_> {
     }
 }
 
-fn checker<'p>(plan: &'p Plan, backward: bool, workspace: &Workspace) -> Result<Checker<'p>> {
-    let desc = plan.desc();
-    let mismatch = |reason: String| Err(Error::PlanMismatch { op: desc.op(), reason });
-    if desc.get_pass().is_backward() != backward {
-        let called = if backward { "backward" } else { "forward" };
-        return mismatch(format!(
-            "{called} was called with a plan of pass={}",
-            desc.get_pass().name()
-        ));
-    }
-    if workspace.bytes() < plan.workspace_bytes() {
-        return mismatch(format!(
-            "the workspace has {} bytes, the plan needs {}",
-            workspace.bytes(),
-            plan.workspace_bytes()
-        ));
-    }
-    Ok(Checker {
-        desc,
-        geometry: plan.geometry(),
-    })
+/// An argument that may be absent, under its name.
+fn given(argument: &Option<impl Spanning>, name: &'static str) -> Option<Named> {
+    argument.as_ref().map(|a| (name, a.span()))
 }
 
-fn given(view: &Option<crate::ViewMut<'_>>, name: &'static str) -> Option<(&'static str, View<'static>)> {
-    // SAFETY: the copy is only measured (address, length, type), never read, so its lifetime does not matter.
-    view.as_ref().map(|v| (name, unsafe { detached(v.as_view()) }))
+/// The memory of an argument that may be absent.
+fn span(argument: &Option<impl Spanning>) -> Option<Span> {
+    argument.as_ref().map(Spanning::span)
 }
 
-/// A view without its borrow, to compare addresses.
-///
-/// # Safety
-/// The result must not be read.
-unsafe fn detached(v: View<'_>) -> View<'static> {
-    // SAFETY: a view's pointer is never null; the caller reads nothing through it.
-    unsafe {
-        View::from_raw(
-            std::ptr::NonNull::new_unchecked(v.as_ptr().cast_mut()),
-            v.len(),
-            v.dtype(),
-        )
+impl<R: Spanning, W: Spanning> Through<R, W> {
+    /// What is read, and what is written elsewhere.
+    fn spans(&self) -> (Span, Option<Span>) {
+        match self {
+            Through::Separate(x, y) => (x.span(), Some(y.span())),
+            Through::InPlace(x) => (x.span(), None),
+            Through::ReadOnly(x) => (x.span(), None),
+        }
     }
 }
 
 /// Checks the arguments of a forward pass.
-pub(crate) fn check_forward(plan: &Plan, a: &Forward<'_>, workspace: &Workspace) -> Result<()> {
-    let c = checker(plan, false, workspace)?;
+pub(crate) fn check_forward<R: Spanning, W: Spanning>(c: Problem<'_>, a: &ForwardArguments<R, W>) -> Result<()> {
+    c.direction(false)?;
     let desc = c.desc;
     c.in_place(&a.data)?;
-    let x = ("x", a.data.input());
+    let (x, y) = a.data.spans();
+    let (x, y) = (("x", x), y.map(|y| ("y", y)));
     c.data(x)?;
-    let y = match &a.data {
-        Through::Separate(_, y) => given_one(y, "y"),
-        _ => None,
-    };
     y.map_or(Ok(()), |y| c.data(y))?;
-    let [weight, bias] = c.affine(a.weight, a.bias, true)?;
+    let [weight, bias] = c.affine(span(&a.weight), span(&a.bias), true)?;
     let residual = c.wanted(
         "residual",
-        a.residual,
+        span(&a.residual),
         desc.has_residual(),
         "the description's residual says so",
         "the description has no residual",
@@ -249,16 +227,16 @@ pub(crate) fn check_forward(plan: &Plan, a: &Forward<'_>, workspace: &Workspace)
             });
         }
         (Some(Running::Given { mean, var }), true) => {
-            c.running(*mean, *var)?;
-            running_in = [Some(("running_mean", *mean)), Some(("running_var", *var))];
+            c.running(mean.span(), var.span())?;
+            running_in = [Some(("running_mean", mean.span())), Some(("running_var", var.span()))];
         }
         (Some(Running::Update { mean, var, factor }), false) => {
-            c.running(mean.as_view(), var.as_view())?;
+            c.running(mean.span(), var.span())?;
             if !factor.is_finite() {
                 let reason = format!("the factor of running statistics must be finite, got {factor}");
                 return Err(Error::InvalidDescription { op, reason });
             }
-            running_out = [given_one(mean, "running_mean"), given_one(var, "running_var")];
+            running_out = [Some(("running_mean", mean.span())), Some(("running_var", var.span()))];
         }
         (Some(Running::Given { .. }), false) => {
             let why = "pass=train uses the statistics of x (to update running statistics, pass them to update_running)";
@@ -277,10 +255,7 @@ pub(crate) fn check_forward(plan: &Plan, a: &Forward<'_>, workspace: &Workspace)
             });
         }
     }
-    c.statistics(
-        a.saved_mean.as_ref().map(|m| m.as_view()),
-        a.saved_rstd.as_ref().map(|r| r.as_view()),
-    )?;
+    c.statistics(span(&a.saved_mean), span(&a.saved_rstd))?;
     if desc.uses_running_statistics() && (a.saved_mean.is_some() || a.saved_rstd.is_some()) {
         let why = "pass=eval computes no statistics";
         return Err(Error::UnexpectedArgument {
@@ -303,32 +278,24 @@ pub(crate) fn check_forward(plan: &Plan, a: &Forward<'_>, workspace: &Workspace)
     c.disjoint(&outputs, &[x, weight, bias, residual, running_in[0], running_in[1]])
 }
 
-fn given_one(view: &crate::ViewMut<'_>, name: &'static str) -> Option<(&'static str, View<'static>)> {
-    // SAFETY: the copy is only measured, never read.
-    Some((name, unsafe { detached(view.as_view()) }))
-}
-
 /// Checks the arguments of a backward pass.
-pub(crate) fn check_backward(plan: &Plan, a: &Backward<'_>, workspace: &Workspace) -> Result<()> {
-    let c = checker(plan, true, workspace)?;
+pub(crate) fn check_backward<R: Spanning, W: Spanning>(c: Problem<'_>, a: &BackwardArguments<R, W>) -> Result<()> {
+    c.direction(true)?;
     let (desc, op) = (c.desc, c.op());
     c.in_place(&a.data)?;
-    let (x, dy) = (("x", a.x), ("dy", a.data.input()));
+    let (dy, dx) = a.data.spans();
+    let (x, dy, dx) = (("x", a.x.span()), ("dy", dy), dx.map(|dx| ("dx", dx)));
     c.data(x)?;
     c.data(dy)?;
-    let dx = match &a.data {
-        Through::Separate(_, dx) => given_one(dx, "dx"),
-        _ => None,
-    };
     dx.map_or(Ok(()), |dx| c.data(dx))?;
     let needs_preactivation = desc.backward_needs_preactivation();
-    let [weight, bias] = c.affine(a.weight, a.bias, needs_preactivation)?;
+    let [weight, bias] = c.affine(span(&a.weight), span(&a.bias), needs_preactivation)?;
     let residual = if desc.has_residual() && !needs_preactivation {
-        a.residual.map(|r| ("residual", r))
+        given(&a.residual, "residual")
     } else {
         c.wanted(
             "residual",
-            a.residual,
+            span(&a.residual),
             desc.has_residual(),
             "the activation's derivative depends on it",
             "the description has no residual",
@@ -365,8 +332,8 @@ pub(crate) fn check_backward(plan: &Plan, a: &Backward<'_>, workspace: &Workspac
     match (&a.running, desc.uses_running_statistics()) {
         (None, false) => {}
         (Some(Running::Given { mean, var }), true) => {
-            c.running(*mean, *var)?;
-            running = [Some(("running_mean", *mean)), Some(("running_var", *var))];
+            c.running(mean.span(), var.span())?;
+            running = [Some(("running_mean", mean.span())), Some(("running_var", var.span()))];
         }
         (None, true) => {
             let why = "pass=backward_eval goes through running statistics";
@@ -390,9 +357,9 @@ pub(crate) fn check_backward(plan: &Plan, a: &Backward<'_>, workspace: &Workspac
     let why_not = "this pass goes through running statistics";
     let centred = desc.get_norm().is_centred();
     let mean_why_not = if centred { why_not } else { "this op subtracts none" };
-    let mean = c.wanted("mean", a.mean, saved && centred, why, mean_why_not)?;
-    let rstd = c.wanted("rstd", a.rstd, saved, why, why_not)?;
-    c.statistics(a.mean, a.rstd)?;
+    let mean = c.wanted("mean", span(&a.mean), saved && centred, why, mean_why_not)?;
+    let rstd = c.wanted("rstd", span(&a.rstd), saved, why, why_not)?;
+    c.statistics(span(&a.mean), span(&a.rstd))?;
 
     let in_place = matches!(a.data, Through::InPlace(_)).then_some(("dx", dy.1));
     let dy = in_place.is_none().then_some(dy);

@@ -3,9 +3,11 @@
 
 mod args;
 mod check;
+mod span;
 mod workspace;
 
-pub use args::{Backward, Forward};
+pub use args::{Backward, BackwardArguments, Forward, ForwardArguments};
 pub(crate) use args::{Running, Through};
-pub(crate) use check::{check_backward, check_forward};
+pub(crate) use check::{Problem, check_backward, check_forward};
+pub(crate) use span::{Span, Spanning};
 pub use workspace::Workspace;

@@ -1,4 +1,4 @@
-use crate::Plan;
+use crate::{Error, Plan, Result};
 
 /// Scratch memory for a plan's execution: O(channels) bytes, reusable by every plan that needs no more.
 #[derive(Debug, Default)]
@@ -25,6 +25,18 @@ impl Workspace {
         if lines > self.lines.len() {
             self.lines.resize(lines, CacheLine([0; 8]));
         }
+    }
+
+    /// Refuses a plan that needs a larger one.
+    pub(crate) fn check(&self, plan: &Plan) -> Result<()> {
+        let (has, needs) = (self.bytes(), plan.workspace_bytes());
+        if has >= needs {
+            return Ok(());
+        }
+        Err(Error::PlanMismatch {
+            op: plan.desc().op(),
+            reason: format!("the workspace has {has} bytes, the plan needs {needs}"),
+        })
     }
 
     /// Its size in bytes.
