@@ -118,6 +118,74 @@ pub enum Error {
         /// What does not belong together, with the values.
         reason: String,
     },
+    /// There is no GPU, or no driver for it.
+    #[error("no GPU: {reason}")]
+    NoGpu {
+        /// What was looked for and not found.
+        reason: String,
+    },
+    /// No kernel carries this out on a GPU; the CPU does.
+    #[error("{op}: pass={pass} cannot run on a GPU: {reason}")]
+    Unsupported {
+        /// The op, as in a problem string.
+        op: &'static str,
+        /// The pass, as in a problem string.
+        pass: &'static str,
+        /// Why not.
+        reason: String,
+    },
+    /// A call of the GPU's driver failed.
+    #[error("gpu: {call} failed: {reason} ({name}, {code})")]
+    Driver {
+        /// The driver's function.
+        call: &'static str,
+        /// The driver's number of the error.
+        code: i32,
+        /// The driver's name of the error, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
+        name: String,
+        /// What the driver says about it.
+        reason: String,
+    },
+    /// A GPU has not so much memory left.
+    #[error("gpu {device}: out of memory: {bytes} bytes were asked for, {free} of {total} are free")]
+    OutOfMemory {
+        /// The GPU's number.
+        device: u32,
+        /// What was asked for.
+        bytes: usize,
+        /// What is free.
+        free: usize,
+        /// What it has in all.
+        total: usize,
+    },
+    /// An argument lies elsewhere than in the memory of the GPU that is to work on it.
+    #[error("{op}: {tensor} (address {address:#x}) is {got}, expected memory of gpu {device}")]
+    WrongMemory {
+        /// The op, as in a problem string.
+        op: &'static str,
+        /// The argument's name.
+        tensor: &'static str,
+        /// The address that came.
+        address: u64,
+        /// Where that is.
+        got: String,
+        /// The GPU that was to work on it.
+        device: u32,
+    },
+    /// Something that a stream cannot do while its work is recorded into a graph.
+    #[error("gpu: the stream is being captured: {reason}")]
+    Capturing {
+        /// What cannot be done, and what to do before.
+        reason: String,
+    },
+    /// The interpreter found a mistake of a kernel: a bug of this library.
+    #[error("kernel {kernel}: {fault}")]
+    Kernel {
+        /// The name of its entry point.
+        kernel: String,
+        /// What it did, where.
+        fault: String,
+    },
     /// A state dict that does not fit a layer. Nothing was loaded.
     #[error("{layer}: the state dict does not fit: {}", listed(missing, unexpected, mismatched))]
     StateDict {

@@ -18,6 +18,8 @@ pub use error::{Error, Result};
 pub use geometry::{AffineIndex, Geometry};
 pub use half::{bf16, f16};
 pub use isonorm_math::Activation;
-pub use launch::{Backward, Forward, Workspace};
+pub use launch::{Backward, BackwardArguments, Forward, ForwardArguments, Workspace};
+#[cfg(feature = "cuda")]
+pub use plan::gpu::{GpuPlan, GpuProperties, Kernel};
 pub use plan::{Candidate, CpuProperties, Plan, Traffic};
 pub use tensor::{Scalar, Tensor, TensorData, View, ViewMut};

@@ -1,6 +1,7 @@
 use std::fmt;
 
-use super::{Plan, Schedule};
+use super::{Candidate, Plan, Schedule, Traffic};
+use crate::Geometry;
 
 impl Plan {
     /// The geometry, each candidate taken or declined with its reason, and the bytes moved, as text.
@@ -18,7 +19,7 @@ impl Plan {
 }
 
 /// `12345678` as `12.3 MB`.
-fn bytes(n: u64) -> String {
+pub(super) fn bytes(n: u64) -> String {
     let mut value = n as f64;
     for unit in ["B", "kB", "MB", "GB"] {
         if value < 1000.0 {
@@ -45,25 +46,8 @@ impl fmt::Display for Plan {
             bytes(p.l2_bytes as u64),
             bytes(p.llc_bytes as u64)
         )?;
-        writeln!(
-            f,
-            "geometry   batch {}, outer {}, kept {}, inner {}",
-            g.batch, g.outer, g.kept, g.inner
-        )?;
-        writeln!(
-            f,
-            "           {} groups of {} elements, {} parameters",
-            g.groups(),
-            g.group_size(),
-            g.parameters
-        )?;
-        for (i, c) in self.candidates.iter().enumerate() {
-            let label = if i == 0 { "candidates" } else { "" };
-            match &c.declined {
-                None => writeln!(f, "{label:<10} > {:<18} taken", c.name)?,
-                Some(reason) => writeln!(f, "{label:<10} - {:<18} {reason}", c.name)?,
-            }
-        }
+        geometry(g, f)?;
+        candidates(&self.candidates, f)?;
         let (tiles, chunks) = match &self.schedule {
             Schedule::Empty => ("none: there are no elements".into(), 1),
             Schedule::Rows(r) => {
@@ -86,15 +70,48 @@ impl fmt::Display for Plan {
             write!(f, ", parameter gradients in {}", counted(chunks, "chunk"))?;
         }
         writeln!(f)?;
-        write!(
-            f,
-            "bytes      {} compulsory, {} moved ({:.2} times), {} of workspace",
-            bytes(t.compulsory_bytes),
-            bytes(t.moved_bytes),
-            t.moved_bytes as f64 / t.compulsory_bytes.max(1) as f64,
-            bytes(self.workspace_bytes() as u64)
-        )
+        traffic(&t, self.workspace_bytes(), f)
     }
+}
+
+/// The 4-D view, two lines.
+pub(super) fn geometry(g: &Geometry, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(
+        f,
+        "geometry   batch {}, outer {}, kept {}, inner {}",
+        g.batch, g.outer, g.kept, g.inner
+    )?;
+    writeln!(
+        f,
+        "           {} groups of {} elements, {} parameters",
+        g.groups(),
+        g.group_size(),
+        g.parameters
+    )
+}
+
+/// What was tried, a line each.
+pub(super) fn candidates(candidates: &[Candidate], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (i, c) in candidates.iter().enumerate() {
+        let label = if i == 0 { "candidates" } else { "" };
+        match &c.declined {
+            None => writeln!(f, "{label:<10} > {:<18} taken", c.name)?,
+            Some(reason) => writeln!(f, "{label:<10} - {:<18} {reason}", c.name)?,
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that must move, that do, and that are needed besides.
+pub(super) fn traffic(t: &Traffic, workspace_bytes: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(
+        f,
+        "bytes      {} compulsory, {} moved ({:.2} times), {} of workspace",
+        bytes(t.compulsory_bytes),
+        bytes(t.moved_bytes),
+        t.moved_bytes as f64 / t.compulsory_bytes.max(1) as f64,
+        bytes(workspace_bytes as u64)
+    )
 }
 
 /// `1 part`, `2 parts`.

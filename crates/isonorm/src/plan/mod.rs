@@ -6,6 +6,8 @@
 
 mod columns;
 mod explain;
+#[cfg(feature = "cuda")]
+pub(crate) mod gpu;
 mod properties;
 mod rows;
 mod traffic;

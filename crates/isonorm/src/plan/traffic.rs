@@ -1,4 +1,5 @@
 use super::{Plan, Schedule};
+use crate::{Geometry, NormDesc};
 
 /// Bytes of a pass, parameters and statistics included, caches' lines not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,30 +10,44 @@ pub struct Traffic {
     pub moved_bytes: u64,
 }
 
+/// How many tensors of `x`'s size a pass reads, and how many it writes.
+fn tensors(desc: &NormDesc) -> (u64, u64) {
+    // Forward: x, residual | y. Backward: x, dy, residual | dx, dresidual.
+    let (backward, residual) = (desc.pass.is_backward(), u64::from(desc.residual));
+    if backward {
+        (
+            2 + residual * u64::from(desc.backward_needs_preactivation()),
+            1 + residual,
+        )
+    } else {
+        (1 + residual, 1)
+    }
+}
+
+/// Bytes of a tensor of `x`'s size.
+fn tensor_bytes(desc: &NormDesc, g: &Geometry) -> u64 {
+    (g.elements() * desc.dtype.bytes()) as u64
+}
+
+/// Every input read once, every output written once.
+pub(super) fn compulsory_bytes(desc: &NormDesc, g: &Geometry) -> u64 {
+    if g.elements() == 0 {
+        return 0;
+    }
+    let (read, written) = tensors(desc);
+    let parameter = (g.parameters * desc.get_param_dtype().bytes()) as u64;
+    let affine = u64::from(desc.affine.has_weight()) + u64::from(desc.affine.has_bias());
+    let statistic = (g.groups() * desc.get_statistics_dtype().bytes()) as u64;
+    let gradients = if desc.pass.is_backward() { 2 } else { 1 };
+    tensor_bytes(desc, g) * (read + written) + parameter * affine * gradients + 2 * statistic
+}
+
 impl Traffic {
     pub(super) fn of(plan: &Plan) -> Traffic {
         let (desc, g) = (&plan.desc, &plan.geometry);
-        let tensor = (g.elements() * desc.dtype.bytes()) as u64;
+        let (tensor, (read, _)) = (tensor_bytes(desc, g), tensors(desc));
         let backward = desc.pass.is_backward();
-        let residual = u64::from(desc.residual);
-        let reads_residual = if backward {
-            residual * u64::from(desc.backward_needs_preactivation())
-        } else {
-            residual
-        };
-        // Forward: x, residual | y. Backward: x, dy, residual | dx, dresidual.
-        let read = 1 + u64::from(backward) + reads_residual;
-        let written = 1 + if backward { residual } else { 0 };
-        let parameter = (g.parameters * desc.get_param_dtype().bytes()) as u64;
-        let affine = u64::from(desc.affine.has_weight()) + u64::from(desc.affine.has_bias());
-        let statistic = (g.groups() * desc.get_statistics_dtype().bytes()) as u64;
-        let small = parameter * affine * if backward { 2 } else { 1 } + 2 * statistic;
-        let compulsory_bytes = if g.elements() == 0 {
-            0
-        } else {
-            tensor * (read + written) + small
-        };
-
+        let compulsory_bytes = compulsory_bytes(desc, g);
         let again = match &plan.schedule {
             Schedule::Empty => 0,
             // Given statistics make the forward pass, and dx, elementwise.

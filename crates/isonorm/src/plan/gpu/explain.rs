@@ -1,0 +1,56 @@
+use std::fmt;
+
+use super::{GpuPlan, GpuSchedule};
+use crate::plan::explain::{bytes, candidates, geometry, traffic};
+
+impl GpuPlan {
+    /// The geometry, each candidate taken or declined with its reason, the kernels with their sizes, the bytes moved and the
+    /// time that a copy of them takes, as text.
+    pub fn explain(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl fmt::Display for GpuPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let p = &self.properties;
+        writeln!(f, "problem    {}", self.desc)?;
+        writeln!(
+            f,
+            "device     {}: compute capability {}, {} SMs, L2 {}, copies {}/s",
+            p.name,
+            p.compute_capability(),
+            p.sms,
+            bytes(p.l2_bytes as u64),
+            bytes(p.copy_bytes_per_second as u64)
+        )?;
+        geometry(&self.geometry, f)?;
+        candidates(&self.candidates, f)?;
+        match &self.schedule {
+            GpuSchedule::Empty => writeln!(f, "kernels    none: there are no elements")?,
+            GpuSchedule::Unsupported => writeln!(f, "kernels    none: unsupported")?,
+            _ => {}
+        }
+        for (i, kernel) in self.kernels().iter().enumerate() {
+            let label = if i == 0 { "kernels" } else { "" };
+            writeln!(f, "{label:<10} {}", kernel.entry)?;
+            let (grid, block) = (kernel.grid, kernel.block);
+            write!(f, "           {grid} blocks of {block} threads")?;
+            if kernel.cluster > 1 {
+                write!(f, ", clusters of {}", kernel.cluster)?;
+            }
+            writeln!(f, ", {} of shared memory", bytes(kernel.shared_bytes.into()))?;
+        }
+        traffic(&self.traffic(), self.workspace_bytes(), f)?;
+        write!(f, "\ntime       {} to copy as much", seconds(self.copy_seconds()))
+    }
+}
+
+/// `0.0000345` as `34.5 µs`.
+fn seconds(s: f64) -> String {
+    if s < 1e-3 {
+        format!("{:.1} µs", s * 1e6)
+    } else {
+        format!("{:.2} ms", s * 1e3)
+    }
+}

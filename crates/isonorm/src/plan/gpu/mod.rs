@@ -1,0 +1,176 @@
+//! Plans for a GPU: which kernels run, in which shape. Pure, as the CPU's: no driver is asked, so that a plan for a GPU can be
+//! looked at and tested anywhere.
+
+mod explain;
+mod properties;
+pub(crate) mod rows;
+
+pub use properties::GpuProperties;
+pub(crate) use properties::copy_speed;
+
+use std::sync::Arc;
+
+use super::{Candidate, Traffic, traffic};
+use crate::{Error, Geometry, NormDesc, Result};
+
+/// The largest grid in its first dimension; kernels go on from there by steps of the grid.
+const MOST_BLOCKS: u64 = (1 << 31) - 1;
+
+/// A kernel with the sizes that it is launched with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// The module that it is in, such as `rows_forward_f32`.
+    pub module: &'static str,
+    /// The name of its entry point.
+    pub entry: String,
+    /// Blocks.
+    pub grid: u32,
+    /// Threads of a block.
+    pub block: u32,
+    /// Blocks of a cluster; 1: no clusters.
+    pub cluster: u32,
+    /// Bytes of dynamic shared memory of a block.
+    pub shared_bytes: u32,
+}
+
+/// Which kernels run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum GpuSchedule {
+    /// There are no elements.
+    Empty,
+    /// No kernel does it.
+    Unsupported,
+    RowsForward(rows::RowsForward),
+}
+
+/// How a description is carried out on a GPU. Prints itself: see [`explain`](GpuPlan::explain).
+///
+/// ```
+/// use isonorm::{GpuPlan, GpuProperties, NormDesc};
+///
+/// let h200 = GpuProperties::known("h200").ok_or("a known GPU")?;
+/// let plan = GpuPlan::new(&NormDesc::layer_norm([8192, 4096], 1), &h200.into())?;
+/// assert_eq!(plan.name(), "rows/block");
+/// assert_eq!(plan.traffic().moved_bytes, plan.traffic().compulsory_bytes);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct GpuPlan {
+    desc: NormDesc,
+    geometry: Geometry,
+    properties: Arc<GpuProperties>,
+    candidates: Vec<Candidate>,
+    pub(crate) schedule: GpuSchedule,
+}
+
+impl GpuPlan {
+    /// The plan for a GPU with these properties. There is one for every valid description: where no kernel is taken, it says
+    /// why ([`check`](GpuPlan::check)).
+    ///
+    /// # Errors
+    /// Those of [`NormDesc::check`].
+    pub fn new(desc: &NormDesc, properties: &Arc<GpuProperties>) -> Result<GpuPlan> {
+        let geometry = Geometry::of(desc)?;
+        let mut candidates = Vec::new();
+        let schedule = if geometry.elements() == 0 && !desc.get_pass().is_backward() {
+            GpuSchedule::Empty
+        } else {
+            rows::plan(desc, &geometry, properties, &mut candidates)
+        };
+        Ok(GpuPlan {
+            desc: *desc,
+            geometry,
+            properties: properties.clone(),
+            candidates,
+            schedule,
+        })
+    }
+
+    /// Whether kernels carry this out.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with the reasons why the candidates were declined.
+    pub fn check(&self) -> Result<()> {
+        if self.schedule != GpuSchedule::Unsupported {
+            return Ok(());
+        }
+        let mut reasons: Vec<&str> = self.candidates.iter().filter_map(|c| c.declined.as_deref()).collect();
+        reasons.dedup();
+        Err(self.unsupported(reasons.join("; ")))
+    }
+
+    /// That this cannot be done, for a reason that only the arguments show.
+    pub(crate) fn unsupported(&self, reason: impl Into<String>) -> Error {
+        Error::Unsupported {
+            op: self.desc.op(),
+            pass: self.desc.get_pass().name(),
+            reason: reason.into(),
+        }
+    }
+
+    /// The description that this plan carries out.
+    pub fn desc(&self) -> &NormDesc {
+        &self.desc
+    }
+
+    /// The 4-D view of the problem.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The GPU that it was made for.
+    pub fn properties(&self) -> &GpuProperties {
+        &self.properties
+    }
+
+    /// Every candidate in the order of trying, with the reason for each that was declined.
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    /// The name of the candidate that was taken; `empty` when there are no elements, `unsupported` when all were declined.
+    pub fn name(&self) -> &'static str {
+        match self.schedule {
+            GpuSchedule::Empty => "empty",
+            GpuSchedule::Unsupported => "unsupported",
+            _ => taken(&self.candidates).unwrap_or("unsupported"),
+        }
+    }
+
+    /// The kernels that it launches, in order.
+    pub fn kernels(&self) -> &[Kernel] {
+        match &self.schedule {
+            GpuSchedule::Empty | GpuSchedule::Unsupported => &[],
+            GpuSchedule::RowsForward(rows) => std::slice::from_ref(&rows.kernel),
+        }
+    }
+
+    /// Bytes of global memory that it needs besides its arguments.
+    pub fn workspace_bytes(&self) -> usize {
+        0
+    }
+
+    /// The bytes that must move, and those that this plan moves (none where it is unsupported).
+    pub fn traffic(&self) -> Traffic {
+        let compulsory_bytes = traffic::compulsory_bytes(&self.desc, &self.geometry);
+        let moved_bytes = match self.schedule {
+            GpuSchedule::Empty | GpuSchedule::Unsupported => 0,
+            // Rows stay in registers.
+            GpuSchedule::RowsForward(_) => compulsory_bytes,
+        };
+        Traffic {
+            compulsory_bytes,
+            moved_bytes,
+        }
+    }
+
+    /// Seconds that a copy takes to move as many bytes as this plan does.
+    pub fn copy_seconds(&self) -> f64 {
+        self.traffic().moved_bytes as f64 / self.properties.copy_bytes_per_second
+    }
+}
+
+/// The name of the candidate that was not declined.
+fn taken(candidates: &[Candidate]) -> Option<&'static str> {
+    candidates.iter().find(|c| c.declined.is_none()).map(|c| c.name)
+}
