@@ -1,6 +1,8 @@
 #![doc = include_str!("lib.md")]
 
 mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod desc;
 mod device;
 mod error;

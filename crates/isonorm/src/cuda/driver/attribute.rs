@@ -1,0 +1,60 @@
+use std::ffi::CStr;
+
+use cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
+
+use super::Context;
+use crate::plan::gpu::copy_speed;
+use crate::{GpuProperties, Result};
+
+/// What a plan has to know about this GPU.
+pub(crate) fn properties(context: &Context) -> Result<GpuProperties> {
+    let attribute = |which| attribute(context, which);
+    let name = name(context)?;
+    let known = GpuProperties::KNOWN.into_iter().find(|(_, known)| known.name == name);
+    // A double data rate: two transfers a clock; kHz, bits.
+    let (clock, bus) = (
+        attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
+        attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
+    );
+    let peak = 2.0 * f64::from(clock) * 1e3 * f64::from(bus) / 8.0;
+    let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    Ok(GpuProperties {
+        name: name.into(),
+        compute_capability: 10 * major + minor,
+        sms: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        threads_per_sm: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
+        shared_bytes_per_sm: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
+        shared_bytes_per_block: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
+        memory_bytes: total_memory(context)?,
+        copy_bytes_per_second: known.map_or(copy_speed(peak), |(_, known)| known.copy_bytes_per_second),
+    })
+}
+
+fn attribute(context: &Context, which: Attribute) -> Result<u32> {
+    let mut value = 0;
+    // SAFETY: it writes one number.
+    let code = unsafe { (context.driver.cuDeviceGetAttribute)(&mut value, which as i32, context.device) };
+    context.driver.check("cuDeviceGetAttribute", code)?;
+    Ok(value.max(0) as u32)
+}
+
+fn name(context: &Context) -> Result<String> {
+    const LONGEST: usize = 256;
+    let mut text = [0; LONGEST];
+    // SAFETY: it writes at most so many bytes, the last one 0.
+    let code = unsafe { (context.driver.cuDeviceGetName)(text.as_mut_ptr(), LONGEST as i32, context.device) };
+    context.driver.check("cuDeviceGetName", code)?;
+    text[LONGEST - 1] = 0;
+    // SAFETY: there is a 0 at the end at the latest.
+    Ok(unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned())
+}
+
+fn total_memory(context: &Context) -> Result<usize> {
+    let mut bytes = 0;
+    // SAFETY: it writes one number.
+    let code = unsafe { (context.driver.cuDeviceTotalMem_v2)(&mut bytes, context.device) };
+    context.driver.check("cuDeviceTotalMem", code)?;
+    Ok(bytes)
+}

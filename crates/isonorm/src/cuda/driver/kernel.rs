@@ -1,0 +1,148 @@
+use std::ffi::{CString, c_int, c_void};
+use std::ptr;
+
+use cudarc::driver::sys::{
+    CUfunction, CUfunction_attribute_enum as FunctionAttribute, CUjit_option_enum as JitOption, CUlaunchAttribute,
+    CUlaunchAttributeID_enum as LaunchAttribute, CUlaunchAttributeValue, CUlaunchAttributeValue_union__bindgen_ty_1,
+    CUlaunchConfig, CUmodule,
+};
+
+use super::{Context, RawStream};
+use crate::{Error, Kernel, Result};
+
+/// Blocks get this much dynamic shared memory without asking.
+const FREE_SHARED_BYTES: u32 = 48 << 10;
+/// Clusters of up to so many blocks run on every GPU that has clusters.
+const PORTABLE_CLUSTER: u32 = 8;
+/// What the compiler may say about a module that it refuses.
+const LOG_BYTES: usize = 8 << 10;
+
+/// A module of kernels in a context; it stays for as long as the process runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LoadedModule(CUmodule);
+
+/// A kernel in a context.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Function(CUfunction);
+
+// SAFETY: handles that any thread may use, and that are never unloaded.
+unsafe impl Send for LoadedModule {}
+// SAFETY: as above.
+unsafe impl Sync for LoadedModule {}
+// SAFETY: as above.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl LoadedModule {
+    /// Compiles PTX for the context's GPU.
+    pub(crate) fn load(context: &Context, name: &str, ptx: &str) -> Result<LoadedModule> {
+        let _bound = context.bind()?;
+        let driver = context.driver;
+        let text = CString::new(ptx).expect("PTX is text");
+        let mut log = vec![0u8; LOG_BYTES];
+        let mut options = [
+            JitOption::CU_JIT_ERROR_LOG_BUFFER as c_int,
+            JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as c_int,
+        ];
+        // A number goes as the pointer itself.
+        let mut values = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LOG_BYTES)];
+        let mut module = ptr::null_mut();
+        // SAFETY: the text ends with 0; there are as many values as options; the log outlives the call.
+        let code = unsafe {
+            (driver.cuModuleLoadDataEx)(
+                &mut module,
+                text.as_ptr().cast(),
+                options.len() as u32,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        match driver.check("cuModuleLoadDataEx", code) {
+            Ok(()) => Ok(LoadedModule(module)),
+            Err(Error::Driver {
+                call,
+                code,
+                name: error,
+                reason,
+            }) => {
+                let log = String::from_utf8_lossy(&log);
+                let said = log.trim_end_matches('\0').trim();
+                Err(Error::Driver {
+                    call,
+                    code,
+                    name: error,
+                    reason: format!("module {name}: {reason} {said}").trim_end().into(),
+                })
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// A kernel of it, allowed the shared memory and the cluster that it is going to be launched with.
+    pub(crate) fn function(&self, context: &Context, kernel: &Kernel) -> Result<Function> {
+        let _bound = context.bind()?;
+        let driver = context.driver;
+        let entry = CString::new(kernel.entry.as_str()).expect("names are text");
+        let mut function = ptr::null_mut();
+        // SAFETY: the module is loaded, the name ends with 0.
+        let code = unsafe { (driver.cuModuleGetFunction)(&mut function, self.0, entry.as_ptr()) };
+        driver.check("cuModuleGetFunction", code)?;
+        let allow = |attribute: FunctionAttribute, value: u32| {
+            // SAFETY: the function was found just now.
+            let code = unsafe { (driver.cuFuncSetAttribute)(function, attribute as c_int, value as c_int) };
+            driver.check("cuFuncSetAttribute", code)
+        };
+        if kernel.shared_bytes > FREE_SHARED_BYTES {
+            allow(
+                FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                kernel.shared_bytes,
+            )?;
+        }
+        if kernel.cluster > PORTABLE_CLUSTER {
+            allow(
+                FunctionAttribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+                1,
+            )?;
+        }
+        Ok(Function(function))
+    }
+}
+
+impl Function {
+    /// Launches it with one argument.
+    ///
+    /// # Safety
+    /// `A` is what the kernel takes, bit for bit; what it points to is what the kernel's contract says, until the stream has
+    /// come past the kernel. The context is current.
+    pub(crate) unsafe fn launch<A>(self, kernel: &Kernel, argument: &A, stream: &RawStream) -> Result<()> {
+        let mut cluster = CUlaunchAttribute {
+            id: LaunchAttribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            pad: [0; 4],
+            value: CUlaunchAttributeValue {
+                clusterDim: CUlaunchAttributeValue_union__bindgen_ty_1 {
+                    x: kernel.cluster,
+                    y: 1,
+                    z: 1,
+                },
+            },
+        };
+        let config = CUlaunchConfig {
+            gridDimX: kernel.grid,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: kernel.block,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: kernel.shared_bytes,
+            hStream: stream.raw(),
+            attrs: &mut cluster,
+            numAttrs: u32::from(kernel.cluster > 1),
+        };
+        let mut arguments: [*mut c_void; 1] = [ptr::from_ref(argument).cast_mut().cast()];
+        let driver = stream.driver();
+        // SAFETY: the caller's; the driver copies the argument before it returns.
+        let code = unsafe { (driver.cuLaunchKernelEx)(&config, self.0, arguments.as_mut_ptr(), ptr::null_mut()) };
+        driver.check("cuLaunchKernelEx", code)
+    }
+}

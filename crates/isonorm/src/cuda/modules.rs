@@ -1,0 +1,66 @@
+//! The kernels of a GPU's context: a module is loaded when the first of its kernels is wanted, and stays.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use isonorm_kernels::modules::{Module, ROWS_FORWARD};
+
+use super::driver::{Context, Function, LoadedModule};
+use crate::{Error, GpuProperties, Kernel, Result};
+
+/// All modules that there are, loaded or not.
+pub(super) struct Modules(Vec<Slot>);
+
+struct Slot {
+    source: Module,
+    loaded: OnceLock<LoadedModule>,
+    /// Held while it is loaded: who wants the same module waits, nobody else does.
+    loading: Mutex<()>,
+}
+
+impl Default for Modules {
+    fn default() -> Modules {
+        let slot = |source| Slot {
+            source,
+            loaded: OnceLock::new(),
+            loading: Mutex::new(()),
+        };
+        Modules(ROWS_FORWARD.into_iter().map(slot).collect())
+    }
+}
+
+impl Modules {
+    /// A kernel, its module loaded if it was not.
+    pub(super) fn function(&self, context: &Context, gpu: &GpuProperties, kernel: &Kernel) -> Result<Function> {
+        self.newest(kernel.module, gpu)?
+            .module(context)?
+            .function(context, kernel)
+    }
+
+    /// The module of this name that was compiled for the newest GPU not newer than this one.
+    fn newest(&self, name: &str, gpu: &GpuProperties) -> Result<&Slot> {
+        let named = self.0.iter().filter(|slot| slot.source.name == name);
+        let runs = named.filter(|slot| slot.source.compute_capability <= gpu.compute_capability);
+        runs.max_by_key(|slot| slot.source.compute_capability)
+            .ok_or_else(|| Error::NoGpu {
+                reason: format!(
+                    "module {name} has no kernels for {}, compute capability {}",
+                    gpu.name,
+                    gpu.compute_capability()
+                ),
+            })
+    }
+}
+
+impl Slot {
+    fn module(&self, context: &Context) -> Result<LoadedModule> {
+        if let Some(module) = self.loaded.get() {
+            return Ok(*module);
+        }
+        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = self.loaded.get() {
+            return Ok(*module);
+        }
+        let module = LoadedModule::load(context, self.source.name, self.source.ptx)?;
+        Ok(*self.loaded.get_or_init(|| module))
+    }
+}

@@ -1,0 +1,129 @@
+use std::collections::HashMap;
+use std::mem::Discriminant;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use super::Device;
+use super::driver::Function;
+use crate::{Activation, Affine, DType, GpuPlan, Layout, Norm, NormDesc, Pass, Result, Shape};
+
+/// How a description is carried out on a GPU that is there: a [`GpuPlan`] and its kernels. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Plan(Arc<Prepared>);
+
+#[derive(Debug)]
+struct Prepared {
+    device: Device,
+    plan: GpuPlan,
+    functions: OnceLock<Vec<Function>>,
+}
+
+impl Plan {
+    /// The GPU that it is for.
+    pub fn device(&self) -> Device {
+        self.0.device
+    }
+
+    /// Loads its kernels, if that has not been done. Otherwise the first call does, which takes the driver some tens of
+    /// milliseconds, and is not possible while a stream is captured.
+    ///
+    /// # Errors
+    /// [`Error::Driver`](crate::Error::Driver) when the driver refuses a module.
+    pub fn prepare(&self) -> Result<()> {
+        self.functions().map(drop)
+    }
+
+    /// Whether its kernels are loaded.
+    pub fn is_prepared(&self) -> bool {
+        self.0.functions.get().is_some()
+    }
+
+    /// Its kernels, in the order of [`GpuPlan::kernels`].
+    pub(super) fn functions(&self) -> Result<&[Function]> {
+        let Prepared {
+            device,
+            plan,
+            functions,
+        } = &*self.0;
+        if let Some(functions) = functions.get() {
+            return Ok(functions);
+        }
+        let state = device.state();
+        let load = |kernel| state.modules.function(&state.context, &state.properties, kernel);
+        let loaded = plan.kernels().iter().map(load).collect::<Result<_>>()?;
+        Ok(functions.get_or_init(|| loaded))
+    }
+}
+
+impl Deref for Plan {
+    type Target = GpuPlan;
+
+    fn deref(&self) -> &GpuPlan {
+        &self.0.plan
+    }
+}
+
+/// Shapes that vary may make any number of plans; when there are so many, all are forgotten.
+const MOST_PLANS: usize = 4096;
+
+/// The plans of a GPU. A call that finds its plan takes a lock that other readers share.
+#[derive(Default)]
+pub(super) struct Plans(RwLock<HashMap<Key, Plan>>);
+
+impl Plans {
+    pub(super) fn get(&self, device: Device, desc: &NormDesc) -> Result<Plan> {
+        let key = Key::of(desc);
+        if let Some(plan) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
+            return Ok(plan.clone());
+        }
+        let plan = GpuPlan::new(desc, &device.state().properties)?;
+        plan.check()?;
+        let plan = Plan(Arc::new(Prepared {
+            device,
+            plan,
+            functions: OnceLock::new(),
+        }));
+        let mut plans = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if plans.len() >= MOST_PLANS {
+            plans.clear();
+        }
+        Ok(plans.entry(key).or_insert(plan).clone())
+    }
+}
+
+/// A description, to be looked up: numbers by their bits.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    norm: Norm,
+    shape: Shape,
+    layout: Layout,
+    dtypes: [DType; 2],
+    affine: Affine,
+    activation: (Discriminant<Activation>, u64),
+    residual: bool,
+    pass: Pass,
+    eps: u64,
+    in_place: bool,
+}
+
+impl Key {
+    fn of(desc: &NormDesc) -> Key {
+        let activation = desc.get_activation();
+        let slope = match activation {
+            Activation::LeakyRelu { slope } => slope.to_bits(),
+            _ => 0,
+        };
+        Key {
+            norm: desc.get_norm(),
+            shape: desc.get_shape(),
+            layout: desc.get_layout(),
+            dtypes: [desc.get_dtype(), desc.get_param_dtype()],
+            affine: desc.get_affine(),
+            activation: (std::mem::discriminant(&activation), slope),
+            residual: desc.has_residual(),
+            pass: desc.get_pass(),
+            eps: desc.get_eps().to_bits(),
+            in_place: desc.is_in_place(),
+        }
+    }
+}
