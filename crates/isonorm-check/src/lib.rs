@@ -8,7 +8,7 @@
 //! | [`data`] | seeded generators: ordinary, adversarial and exact data |
 //! | [`oracle`] | every op from its definition, in compensated `f64` |
 //! | [`tolerance`] | how far an engine may be from the oracle, and why |
-//! | [`engine`] | [`Engine`], and [`CpuEngine`] in guarded memory |
+//! | [`engine`] | [`Engine`]; the CPU, the interpreter of GPU kernels, and GPUs, in guarded memory |
 //! | [`runner`] | [`run_case`], [`run_suite`] and their reports |
 //!
 //! ```
@@ -31,5 +31,7 @@ pub mod tolerance;
 pub use case::Case;
 pub use cases::{Suite, suites};
 pub use data::Data;
-pub use engine::{BackwardInputs, CpuEngine, Engine, ForwardInputs, Output, Outputs, Running};
+pub use engine::{
+    BackwardInputs, CpuEngine, CudaEngine, Engine, ForwardInputs, InterpreterEngine, Output, Outputs, Running,
+};
 pub use runner::{CaseReport, SuiteReport, Worst, run_case, run_suite};

@@ -1,5 +1,7 @@
 //! Memory that tells when it was mistreated.
 
+use std::ops::Range;
+
 use isonorm::{DType, TensorData, View, ViewMut, bf16, f16};
 
 /// Elements before and behind a tensor that nobody may touch: more than the widest vector of the smallest type.
@@ -96,6 +98,26 @@ impl Guarded {
     pub fn view_mut(&mut self) -> ViewMut<'_> {
         let range = self.start..self.start + self.len;
         each!(&mut self.memory, v => (&mut v[range]).into())
+    }
+
+    /// The tensor with its margins.
+    pub fn memory(&self) -> &TensorData {
+        &self.memory
+    }
+
+    /// Where the tensor is in its memory.
+    pub fn inside(&self) -> Range<usize> {
+        self.start..self.start + self.len
+    }
+
+    /// Takes over the memory of a copy that was worked on elsewhere, margins included.
+    ///
+    /// # Panics
+    /// If it is not of the same type and length.
+    pub fn replace(&mut self, memory: TensorData) {
+        let same = memory.dtype() == self.memory.dtype() && memory.len() == self.memory.len();
+        assert!(same, "a copy of another tensor");
+        self.memory = memory;
     }
 
     /// A copy of the tensor without its margins.

@@ -1,7 +1,11 @@
-//! [`Engine`]: what can be held against the oracle, and [`CpuEngine`].
+//! [`Engine`]: what can be held against the oracle; [`CpuEngine`], [`InterpreterEngine`] and [`CudaEngine`].
 
 mod cpu;
+mod cuda;
 mod guard;
+mod host;
+mod interpreter;
+mod pass;
 
 use std::fmt;
 
@@ -9,8 +13,10 @@ use isonorm::{DType, NormDesc, TensorData};
 use serde::Serialize;
 
 pub use cpu::CpuEngine;
+pub use cuda::CudaEngine;
 pub use guard::{Guarded, same_bits};
 pub(crate) use guard::{bits, is_poison};
+pub use interpreter::InterpreterEngine;
 
 /// Running mean and variance.
 #[derive(Clone, Debug)]

@@ -1,5 +1,6 @@
 //! What came of a case.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use isonorm::Error;
@@ -85,6 +86,14 @@ impl CaseReport {
         }
     }
 
+    /// Why nothing was run: the engine has no kernel for it. Such a case neither passed nor failed.
+    pub fn skipped(&self) -> Option<&str> {
+        match &self.refused {
+            Some(Error::Unsupported { reason, .. }) => Some(reason),
+            _ => None,
+        }
+    }
+
     /// The largest error/tolerance; 0 when nothing was compared.
     pub fn ratio(&self) -> f64 {
         self.worst.as_ref().map_or(0.0, |w| w.ratio)
@@ -93,7 +102,11 @@ impl CaseReport {
 
 impl fmt::Display for CaseReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.passed { "pass" } else { "FAIL" })?;
+        f.write_str(match (self.passed, self.skipped()) {
+            (true, _) => "pass",
+            (false, Some(_)) => "skip",
+            (false, None) => "FAIL",
+        })?;
         write!(f, " {} on {}", self.case, self.engine)?;
         if let Some(error) = &self.refused {
             return write!(f, ": refused: {error}");
@@ -117,7 +130,9 @@ pub struct SuiteReport {
     pub cases: usize,
     /// The number of elements compared.
     pub compared: usize,
-    /// The cases that did not pass.
+    /// The cases that the engine has no kernel for, counted by the reason it gave.
+    pub skipped: BTreeMap<String, usize>,
+    /// The cases that ran and did not pass.
     pub failed: Vec<CaseReport>,
     /// The case with the largest error/tolerance.
     pub worst: Option<CaseReport>,
@@ -129,6 +144,7 @@ impl SuiteReport {
             engine,
             cases: 0,
             compared: 0,
+            skipped: BTreeMap::new(),
             failed: Vec::new(),
             worst: None,
         }
@@ -138,6 +154,10 @@ impl SuiteReport {
     pub fn add(&mut self, report: CaseReport) {
         self.cases += 1;
         self.compared += report.compared;
+        if let Some(reason) = report.skipped() {
+            *self.skipped.entry(reason.to_owned()).or_default() += 1;
+            return;
+        }
         if self.worst.as_ref().is_none_or(|w| report.ratio() > w.ratio()) {
             self.worst = Some(report.clone());
         }
@@ -146,20 +166,35 @@ impl SuiteReport {
         }
     }
 
-    /// Whether every case passed.
+    /// Whether no case failed.
     pub fn passed(&self) -> bool {
         self.failed.is_empty()
+    }
+
+    /// The number of cases that the engine has no kernel for.
+    pub fn skipped(&self) -> usize {
+        self.skipped.values().sum()
+    }
+
+    /// The number of cases that ran and were right.
+    pub fn right(&self) -> usize {
+        self.cases - self.skipped() - self.failed.len()
     }
 }
 
 impl fmt::Display for SuiteReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let passed = self.cases - self.failed.len();
         write!(
             f,
-            "{passed} of {} cases passed on {} ({} elements)",
-            self.cases, self.engine, self.compared
+            "{} of {} cases passed on {} ({} elements)",
+            self.right(),
+            self.cases,
+            self.engine,
+            self.compared
         )?;
+        for (reason, cases) in &self.skipped {
+            write!(f, "\n{cases} skipped: {reason}")?;
+        }
         self.failed.iter().try_for_each(|r| write!(f, "\n{r}"))
     }
 }

@@ -35,6 +35,7 @@
 //! # Without a GPU
 //! [`Interpreter`] runs the planned kernels on the host, slowly and strictly; [`GpuPlan`](crate::GpuPlan) plans for any GPU.
 
+mod any;
 mod buffer;
 mod device;
 mod driver;
@@ -46,6 +47,7 @@ mod plan;
 mod stream;
 mod view;
 
+pub use any::AnyBuffer;
 pub use buffer::Buffer;
 pub use device::Device;
 pub use graph::{Event, Graph};

@@ -1,0 +1,70 @@
+//! A GPU, with every tensor guarded in its memory.
+
+use isonorm::cuda::{AnyBuffer, Device, Stream, View, ViewMut, Workspace};
+use isonorm::{NormDesc, Result};
+
+use super::pass::Memory;
+use super::{BackwardInputs, Engine, ForwardInputs, Guarded, Outputs, pass};
+
+/// [`isonorm::cuda::Device`] as an [`Engine`]: tensors go there with their margins, and come back with them.
+#[derive(Clone, Debug)]
+pub struct CudaEngine {
+    stream: Stream,
+}
+
+impl CudaEngine {
+    /// This GPU, with a stream of its own.
+    ///
+    /// # Errors
+    /// [`isonorm::Error::Driver`].
+    pub fn new(device: Device) -> Result<CudaEngine> {
+        Ok(CudaEngine {
+            stream: device.stream()?,
+        })
+    }
+}
+
+impl Memory for Stream {
+    type Held = AnyBuffer;
+    type Read<'a> = View<'a>;
+    type Write<'a> = ViewMut<'a>;
+
+    fn hold(&self, guarded: &Guarded) -> Result<AnyBuffer> {
+        AnyBuffer::upload(self, guarded.memory())
+    }
+
+    fn read<'a>(guarded: &'a Guarded, held: &'a AnyBuffer) -> View<'a> {
+        held.view().get(guarded.inside()).expect("the margins were sent along")
+    }
+
+    fn write<'a>(guarded: &'a mut Guarded, held: &'a mut AnyBuffer) -> ViewMut<'a> {
+        held.view_mut()
+            .get(guarded.inside())
+            .expect("the margins were sent along")
+    }
+
+    fn fetch(held: &AnyBuffer, guarded: &mut Guarded) -> Result<()> {
+        guarded.replace(held.to_data()?);
+        Ok(())
+    }
+}
+
+impl Engine for CudaEngine {
+    fn name(&self) -> String {
+        self.stream.device().to_string()
+    }
+
+    fn forward(&mut self, desc: &NormDesc, inputs: &ForwardInputs) -> Result<Outputs> {
+        let plan = self.stream.device().plan(desc)?;
+        pass::forward(&self.stream, desc, inputs, |arguments| {
+            self.stream.forward(&plan, arguments, Workspace::Pool)
+        })
+    }
+
+    fn backward(&mut self, desc: &NormDesc, inputs: &BackwardInputs) -> Result<Outputs> {
+        let plan = self.stream.device().plan(desc)?;
+        pass::backward(&self.stream, desc, inputs, |arguments| {
+            self.stream.backward(&plan, arguments, Workspace::Pool)
+        })
+    }
+}

@@ -1,0 +1,29 @@
+use isonorm::{Result, View, ViewMut};
+
+use super::Guarded;
+use super::pass::Memory;
+
+/// Host memory: the guarded tensor itself.
+pub(super) struct Host;
+
+impl Memory for Host {
+    type Held = ();
+    type Read<'a> = View<'a>;
+    type Write<'a> = ViewMut<'a>;
+
+    fn hold(&self, _: &Guarded) -> Result<()> {
+        Ok(())
+    }
+
+    fn read<'a>(guarded: &'a Guarded, (): &'a ()) -> View<'a> {
+        guarded.view()
+    }
+
+    fn write<'a>(guarded: &'a mut Guarded, (): &'a mut ()) -> ViewMut<'a> {
+        guarded.view_mut()
+    }
+
+    fn fetch((): &(), _: &mut Guarded) -> Result<()> {
+        Ok(())
+    }
+}
