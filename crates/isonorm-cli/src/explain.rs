@@ -1,6 +1,6 @@
 //! `isonorm explain`: how a problem would be carried out, and why.
 
-use isonorm::{NormDesc, Plan};
+use isonorm::{Geometry, GpuPlan, NormDesc, Plan};
 use serde::Serialize;
 
 use crate::device::DeviceArgs;
@@ -19,11 +19,21 @@ pub(crate) struct Args {
 
 pub(crate) fn execute(args: &Args, screen: &mut Screen) -> Result<Outcome> {
     let desc: NormDesc = args.problem.join(" ").parse()?;
-    let plan = Plan::new(&desc, &args.device.properties())?;
-    if screen.is_json() {
-        screen.json(&Explained::of(&plan))?;
-    } else {
-        screen.line(plan.explain())?;
+    match args.device.gpu_properties()? {
+        Some(gpu) => {
+            let plan = GpuPlan::new(&desc, &gpu.into())?;
+            match screen.is_json() {
+                true => screen.json(&Explained::of_gpu(&plan))?,
+                false => screen.line(plan.explain())?,
+            }
+        }
+        None => {
+            let plan = Plan::new(&desc, &args.device.properties())?;
+            match screen.is_json() {
+                true => screen.json(&Explained::of(&plan))?,
+                false => screen.line(plan.explain())?,
+            }
+        }
     }
     Ok(Outcome::Success)
 }
@@ -37,8 +47,14 @@ pub(crate) struct Explained<'a> {
     geometry: View,
     plan: &'a str,
     candidates: Vec<Candidate<'a>>,
+    /// Of a GPU.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kernels: Vec<Kernel<'a>>,
     traffic: Traffic,
     workspace_bytes: usize,
+    /// How long a GPU takes to copy the bytes that are moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copy_s: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -57,11 +73,30 @@ struct Description {
 }
 
 #[derive(Serialize)]
-struct Properties {
-    threads: usize,
-    isa: String,
-    l2_bytes: usize,
-    llc_bytes: usize,
+#[serde(untagged)]
+enum Properties {
+    Cpu {
+        threads: usize,
+        isa: String,
+        l2_bytes: usize,
+        llc_bytes: usize,
+    },
+    Gpu {
+        name: String,
+        compute_capability: String,
+        sms: u32,
+        l2_bytes: usize,
+        copy_bytes_per_second: f64,
+    },
+}
+
+#[derive(Serialize)]
+struct Kernel<'a> {
+    entry: &'a str,
+    grid: u32,
+    block: u32,
+    cluster: u32,
+    shared_bytes: u32,
 }
 
 #[derive(Serialize)]
@@ -91,41 +126,94 @@ struct Traffic {
 
 impl Explained<'_> {
     pub(crate) fn of(plan: &Plan) -> Explained<'_> {
-        let (g, p, t) = (plan.geometry(), plan.properties(), plan.traffic());
+        let p = plan.properties();
         Explained {
             problem: plan.desc().to_string(),
             desc: Description::of(plan.desc()),
-            device: Properties {
+            device: Properties::Cpu {
                 threads: p.threads,
                 isa: p.isa.to_string(),
                 l2_bytes: p.l2_bytes,
                 llc_bytes: p.llc_bytes,
             },
-            geometry: View {
-                batch: g.batch,
-                outer: g.outer,
-                kept: g.kept,
-                inner: g.inner,
-                groups: g.groups(),
-                group_size: g.group_size(),
-                parameters: g.parameters,
-                channels: g.channels,
-            },
+            geometry: View::of(plan.geometry()),
             plan: plan.name(),
-            candidates: plan
-                .candidates()
-                .iter()
-                .map(|c| Candidate {
-                    name: c.name,
-                    taken: c.declined.is_none(),
-                    declined: c.declined.as_deref(),
-                })
-                .collect(),
-            traffic: Traffic {
-                compulsory_bytes: t.compulsory_bytes,
-                moved_bytes: t.moved_bytes,
-            },
+            candidates: Candidate::all(plan.candidates()),
+            kernels: Vec::new(),
+            traffic: plan.traffic().into(),
             workspace_bytes: plan.workspace_bytes(),
+            copy_s: None,
+        }
+    }
+
+    fn of_gpu(plan: &GpuPlan) -> Explained<'_> {
+        let p = plan.properties();
+        Explained {
+            problem: plan.desc().to_string(),
+            desc: Description::of(plan.desc()),
+            device: Properties::Gpu {
+                name: p.name.to_string(),
+                compute_capability: p.compute_capability(),
+                sms: p.sms,
+                l2_bytes: p.l2_bytes,
+                copy_bytes_per_second: p.copy_bytes_per_second,
+            },
+            geometry: View::of(plan.geometry()),
+            plan: plan.name(),
+            candidates: Candidate::all(plan.candidates()),
+            kernels: plan.kernels().iter().map(Kernel::of).collect(),
+            traffic: plan.traffic().into(),
+            workspace_bytes: plan.workspace_bytes(),
+            copy_s: Some(plan.copy_seconds()),
+        }
+    }
+}
+
+impl View {
+    fn of(g: &Geometry) -> View {
+        View {
+            batch: g.batch,
+            outer: g.outer,
+            kept: g.kept,
+            inner: g.inner,
+            groups: g.groups(),
+            group_size: g.group_size(),
+            parameters: g.parameters,
+            channels: g.channels,
+        }
+    }
+}
+
+impl Candidate<'_> {
+    fn all(candidates: &[isonorm::Candidate]) -> Vec<Candidate<'_>> {
+        candidates
+            .iter()
+            .map(|c| Candidate {
+                name: c.name,
+                taken: c.declined.is_none(),
+                declined: c.declined.as_deref(),
+            })
+            .collect()
+    }
+}
+
+impl Kernel<'_> {
+    fn of(kernel: &isonorm::Kernel) -> Kernel<'_> {
+        Kernel {
+            entry: &kernel.entry,
+            grid: kernel.grid,
+            block: kernel.block,
+            cluster: kernel.cluster,
+            shared_bytes: kernel.shared_bytes,
+        }
+    }
+}
+
+impl From<isonorm::Traffic> for Traffic {
+    fn from(t: isonorm::Traffic) -> Traffic {
+        Traffic {
+            compulsory_bytes: t.compulsory_bytes,
+            moved_bytes: t.moved_bytes,
         }
     }
 }

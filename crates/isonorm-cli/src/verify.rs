@@ -1,12 +1,16 @@
 //! `isonorm verify`: does this machine compute what is promised?
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use isonorm::Geometry;
-use isonorm_check::{Case, CaseReport, CpuEngine, SuiteReport, run_suite, suites};
+use isonorm::cuda::Interpreter;
+use isonorm_check::{
+    Case, CaseReport, CpuEngine, CudaEngine, Engine, InterpreterEngine, SuiteReport, run_suite, suites,
+};
 use serde::Serialize;
 
-use crate::device::DeviceArgs;
+use crate::device::{DeviceArgs, Place};
 use crate::error::{Outcome, Result};
 use crate::format::seconds;
 use crate::memory;
@@ -16,9 +20,9 @@ use crate::table::{Align, Columns};
 const DETAILS: &str = "\
 Every case runs in guarded memory and is compared, element by element, with an oracle in compensated double precision.
 Tolerances are derived from the type, the length of the sums and their conditioning; the column `worst` is the largest
-error as a share of its tolerance. A case is a problem string, with data= and seed= if the data matters.
+error as a share of its tolerance. What a device has no kernel for is skipped, and counted with the reason. A case is a problem string, with data= and seed= if the data matters.
 
-Exit code 1: a case failed. Each failure is shown with its worst element and the command that reproduces it.";
+Exit code 1: a case failed, or none was run. Each failure is shown with its worst element and the command that reproduces it.";
 
 /// How many failures are shown; the count is always said.
 const FAILURES_SHOWN: usize = 20;
@@ -62,11 +66,13 @@ struct Done {
 
 pub(crate) fn execute(args: &Args, screen: &mut Screen) -> Result<Outcome> {
     let done = run(args)?;
-    let passed = done.iter().all(|done| done.report.passed());
+    // Where nothing ran, nothing was verified.
+    let ran = done.iter().any(|done| done.report.right() > 0);
+    let passed = ran && done.iter().all(|done| done.report.passed());
     if screen.is_json() {
         screen.json(&Verified { passed, suites: done })?;
     } else {
-        show(&done, screen)?;
+        show(&done, &args.device.device, screen)?;
     }
     Ok(if passed { Outcome::Success } else { Outcome::Failure })
 }
@@ -92,11 +98,11 @@ fn run(args: &Args) -> Result<Vec<Done>> {
         memory::check(most.saturating_mul(BYTES_PER_ELEMENT))?;
     }
     args.device.pool()?.install(|| {
-        let mut engine = CpuEngine::new(args.device.device()?);
+        let mut engine = engine(&args.device)?;
         let bar = progress(chosen.iter().map(|(_, cases)| cases.len() as u64).sum(), "verifying");
         let done = chosen.iter().map(|(suite, cases)| {
             let start = Instant::now();
-            let report = run_suite(&mut engine, cases, |_| bar.inc(1));
+            let report = run_suite(&mut *engine, cases, |_| bar.inc(1));
             Done {
                 suite,
                 seconds: start.elapsed().as_secs_f64(),
@@ -109,48 +115,75 @@ fn run(args: &Args) -> Result<Vec<Done>> {
     })
 }
 
-fn show(done: &[Done], screen: &mut Screen) -> Result<()> {
-    let heading = ["suite", "cases", "passed", "elements", "worst", "time"].map(String::from);
+/// What is verified.
+fn engine(device: &DeviceArgs) -> Result<Box<dyn Engine>> {
+    if device.device == Place::Interpreter
+        && let Some(properties) = device.gpu_properties()?
+    {
+        return Ok(Box::new(InterpreterEngine::new(Interpreter::new(properties))));
+    }
+    Ok(match device.gpu()? {
+        Some(gpu) => Box::new(CudaEngine::new(gpu)?),
+        None => Box::new(CpuEngine::new(device.device()?)),
+    })
+}
+
+fn show(done: &[Done], place: &Place, screen: &mut Screen) -> Result<()> {
+    let heading = ["suite", "cases", "passed", "skipped", "elements", "worst", "time"].map(String::from);
     let cells = |d: &Done| {
         let r = &d.report;
         let worst = r.worst.as_ref().map_or(0.0, CaseReport::ratio);
-        let (cases, passed) = (r.cases.to_string(), (r.cases - r.failed.len()).to_string());
         [
             d.suite.to_owned(),
-            cases,
-            passed,
+            r.cases.to_string(),
+            r.right().to_string(),
+            r.skipped().to_string(),
             r.compared.to_string(),
             format!("{worst:.3}"),
             seconds(d.seconds),
         ]
     };
     let rows: Vec<_> = done.iter().map(cells).collect();
-    let aligns = [[Align::Left].as_slice(), &[Align::Right; 5]].concat();
+    let aligns = [[Align::Left].as_slice(), &[Align::Right; 6]].concat();
     let columns = Columns::fitting(
         &aligns,
         std::iter::once(&heading[..]).chain(rows.iter().map(|r| &r[..])),
     );
     screen.line(styled(STRONG, columns.row(&heading)))?;
     for (done, cells) in done.iter().zip(&rows) {
-        let verdict = if done.report.passed() {
-            styled(GOOD, "ok")
-        } else {
-            styled(BAD, "FAILED")
+        let verdict = match (done.report.passed(), done.report.right()) {
+            (true, 1..) => styled(GOOD, "ok"),
+            (true, 0) => "nothing was run".into(),
+            (false, _) => styled(BAD, "FAILED"),
         };
         screen.line(format!("{}  {verdict}", columns.row(cells)))?;
     }
     screen.line("")?;
-    failures(done, screen)?;
+    skipped(done, screen)?;
+    failures(done, place, screen)?;
     worst(done, screen)
 }
 
-fn failures(done: &[Done], screen: &mut Screen) -> Result<()> {
+/// Why cases were not run, the most frequent reason first.
+fn skipped(done: &[Done], screen: &mut Screen) -> Result<()> {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for (reason, cases) in done.iter().flat_map(|done| &done.report.skipped) {
+        *reasons.entry(reason).or_default() += cases;
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, cases)| std::cmp::Reverse(*cases));
+    let mut each = reasons.iter();
+    each.try_for_each(|(reason, cases)| screen.line(format!("{} {cases}: {reason}", styled(LABEL, "skipped"))))
+}
+
+fn failures(done: &[Done], place: &Place, screen: &mut Screen) -> Result<()> {
     let failed: Vec<_> = done.iter().flat_map(|done| &done.report.failed).collect();
     for report in failed.iter().take(FAILURES_SHOWN) {
         screen.line(styled(BAD, report))?;
         screen.line(format!(
-            "{} isonorm verify --case \"{}\"",
+            "{} isonorm verify{} --case \"{}\"",
             styled(LABEL, "reproduce:"),
+            place.flag(),
             report.case
         ))?;
     }

@@ -14,13 +14,13 @@ use crate::format::gbps;
 use crate::measure::{least, median, spread};
 
 /// PyTorch's default share of the batch in running statistics.
-const MOMENTUM: f64 = 0.1;
+pub(super) const MOMENTUM: f64 = 0.1;
 /// Runs before anything is measured: caches, pages and clocks settle.
 const WARM_UP: usize = 3;
 /// A sample lasts at least this long, so that the clock's own time does not count.
 const SHORTEST_SAMPLE: Duration = Duration::from_micros(50);
 /// Turns that the problem and its floor take, each a share of the time.
-const TURNS: u32 = 4;
+pub(super) const TURNS: u32 = 4;
 /// Of a turn.
 const FEWEST_SAMPLES: usize = 3;
 const MOST_SAMPLES: usize = 2000;
@@ -51,7 +51,7 @@ pub(super) fn measure(desc: &NormDesc, device: &Device, min_time: Duration) -> R
 }
 
 /// Takes samples for at least this time.
-fn take_turn(time: Duration, samples: &mut Vec<f64>, mut sample: impl FnMut() -> Result<f64>) -> Result<()> {
+pub(super) fn take_turn(time: Duration, samples: &mut Vec<f64>, mut sample: impl FnMut() -> Result<f64>) -> Result<()> {
     sample()?;
     let start = Instant::now();
     for taken in 0..MOST_SAMPLES {
@@ -67,12 +67,16 @@ fn prepare(desc: &NormDesc, device: &Device) -> Result<Call> {
     let plan = device.plan(desc)?;
     let g = plan.geometry();
     let inputs = random::inputs(desc, g.elements(), g.parameters, device)?;
+    Call::new(plan, inputs, saved(desc), MOMENTUM)
+}
+
+/// A training pass saves what the backward pass needs.
+pub(super) fn saved(desc: &NormDesc) -> Save {
     let train = desc.get_pass() == isonorm::Pass::Train;
-    let save = Save {
+    Save {
         mean: train && desc.get_norm().is_centred(),
         rstd: train,
-    };
-    Call::new(plan, inputs, save, MOMENTUM)
+    }
 }
 
 /// Bytes of all tensors of the problem's shape: at most `x`, `dy`, the residual, the result, the residual's gradient, and
@@ -128,10 +132,11 @@ fn row(call: &Call, floor: Floor, times: &[f64], floors: &[f64]) -> Row {
         min_s: least(times),
         spread: spread(times),
         floor_s,
-        floor,
+        floor: floor.name().into(),
         ratio: median_s / floor_s,
         bytes,
         gbps: gbps(bytes, median_s),
         samples: times.len(),
+        gpu: None,
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Comparison {
     rows: Vec<Compared>,
     /// Cases that the old record does not have.
     missing: Vec<String>,
-    /// Whether both records are of the same processor.
+    /// Whether both records are of the same processor, and the same GPU.
     same_machine: bool,
     geometric_mean: Option<f64>,
     pub(super) regressions: usize,
@@ -77,7 +77,7 @@ impl Comparison {
                 .filter(|row| before(row).is_none())
                 .map(|row| row.case.to_string())
                 .collect(),
-            same_machine: old.machine == new.machine,
+            same_machine: old.machine == new.machine && old.gpu == new.gpu,
             geometric_mean: geometric_mean(rows.iter().map(|row| row.ratio)),
             regressions: rows.iter().filter(|row| row.verdict == Verdict::Regressed).count(),
             rows,

@@ -8,14 +8,12 @@
 //! - [`Floor::Stream`]: the same with stores that go past the caches.
 
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
 use crate::call::Call;
 use crate::io::{bytes, bytes_mut};
 
 /// A way to move the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Floor {
     Copy,
     Combine,
@@ -29,6 +27,15 @@ impl Floor {
     } else {
         &[Floor::Copy, Floor::Combine]
     };
+
+    /// Its name in records.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Floor::Copy => "copy",
+            Floor::Combine => "combine",
+            Floor::Stream => "stream",
+        }
+    }
 
     /// Moves the bytes once and returns the factor from the bytes that it moved to those of the problem. Overwrites the
     /// problem's outputs.

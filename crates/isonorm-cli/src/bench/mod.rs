@@ -3,6 +3,7 @@
 mod case;
 mod compare;
 mod floor;
+mod gpu;
 mod random;
 mod record;
 mod report;
@@ -14,21 +15,24 @@ use std::time::Duration;
 use isonorm::NormDesc;
 use serde::Serialize;
 
-use crate::device::DeviceArgs;
+use crate::device::{DeviceArgs, Place};
 use crate::error::{Error, Outcome, Result};
 use crate::memory;
 use crate::screen::{Screen, progress};
 use compare::Comparison;
-use record::{Record, Settings};
+use record::{Gpu, Record, Row, Settings, Skipped};
 
 const DETAILS: &str = "\
 The floor is the fastest way found to move the same compulsory bytes (each input read once, each output written once)
 with the same threads: memory copies, or a loop that reads and writes as many tensors, with ordinary or with streaming
 stores. It is timed between the runs of the problem, so that noise meets both.
 
+On a GPU the floor is the driver's copy. Both are replayed as graphs of many calls, which take turns with several sets of
+tensors, and timed by the GPU's clock. Cases without a kernel are skipped and listed.
+
 Exit code 1: --compare found a case slower than the recorded spreads explain. bench/README.md says how that is decided.";
 
-/// Without --suite and --case: the suite cpu.
+/// Without --suite and --case: the suite cpu, or with --device cuda the suite gpu.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DETAILS)]
 pub(crate) struct Args {
@@ -90,7 +94,10 @@ pub(crate) fn execute(args: &Args, screen: &mut Screen) -> Result<Outcome> {
 
 /// The problems that were asked for, each once.
 fn cases(args: &Args) -> Result<Vec<NormDesc>> {
-    let default = (args.suite.is_empty() && args.case.is_empty()).then(|| suite::DEFAULT.to_owned());
+    let default = (args.suite.is_empty() && args.case.is_empty()).then(|| match args.device.device {
+        Place::Cuda(_) => suite::DEFAULT_GPU.to_owned(),
+        _ => suite::DEFAULT.to_owned(),
+    });
     let mut cases: Vec<NormDesc> = Vec::new();
     for name in args.suite.iter().chain(&default) {
         cases.extend(suite::parse(name)?);
@@ -100,7 +107,10 @@ fn cases(args: &Args) -> Result<Vec<NormDesc>> {
         if case.get_shape().elements() == Some(0) {
             return Err(Error::usage(format!("{case}: there are no elements to measure")));
         }
-        memory::check(case::bytes(case))?;
+        // A GPU's tensors are in its memory.
+        if args.device.device == Place::Cpu {
+            memory::check(case::bytes(case))?;
+        }
     }
     let mut seen = Vec::new();
     cases.retain(|case| {
@@ -114,29 +124,63 @@ fn cases(args: &Args) -> Result<Vec<NormDesc>> {
 fn measure(args: &Args, cases: &[NormDesc], screen: &mut Screen) -> Result<Record> {
     args.device.pool()?.install(|| {
         let device = args.device.device()?;
-        let table = report::Table::of(cases);
-        let bar = progress(cases.len() as u64, "measuring");
-        let mut rows = Vec::with_capacity(cases.len());
-        if !screen.is_json() {
-            bar.suspend(|| table.heading(screen))?;
-        }
-        for desc in cases {
-            let row = case::measure(desc, &device, args.min_time)?;
-            if !screen.is_json() {
-                bar.suspend(|| table.row(&row, screen))?;
+        let gpu = args.device.gpu()?;
+        let mut skipped = Vec::new();
+        let rows = match gpu {
+            None => each(cases, screen, |desc| {
+                case::measure(desc, &device, args.min_time).map(Some)
+            })?,
+            Some(gpu) => {
+                let stream = gpu.stream()?;
+                each(cases, screen, |desc| {
+                    match gpu::measure(desc, &stream, &device, args.min_time) {
+                        Err(Error::Isonorm(isonorm::Error::Unsupported { reason, .. })) => {
+                            skipped.push(Skipped { case: *desc, reason });
+                            Ok(None)
+                        }
+                        measured => measured.map(Some),
+                    }
+                })?
             }
-            rows.push(row);
-            bar.inc(1);
-        }
-        bar.finish_and_clear();
+        };
         if !screen.is_json() {
             report::summary(&rows, screen)?;
+            report::skipped(&skipped, screen)?;
         }
         let settings = Settings {
             threads: device.threads(),
             isa: args.device.isa(),
             min_time_s: args.min_time.as_secs_f64(),
         };
-        Ok(Record::now(settings, rows))
+        let record = Record::now(settings, rows);
+        match gpu {
+            Some(gpu) => Ok(record.of_gpu(Gpu::of(&gpu)?, skipped)),
+            None => Ok(record),
+        }
     })
+}
+
+/// Measures each case and shows it; those without a measurement are left out.
+fn each(
+    cases: &[NormDesc],
+    screen: &mut Screen,
+    mut measure: impl FnMut(&NormDesc) -> Result<Option<Row>>,
+) -> Result<Vec<Row>> {
+    let table = report::Table::of(cases);
+    let bar = progress(cases.len() as u64, "measuring");
+    let mut rows = Vec::with_capacity(cases.len());
+    if !screen.is_json() {
+        bar.suspend(|| table.heading(screen))?;
+    }
+    for desc in cases {
+        if let Some(row) = measure(desc)? {
+            if !screen.is_json() {
+                bar.suspend(|| table.row(&row, screen))?;
+            }
+            rows.push(row);
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(rows)
 }

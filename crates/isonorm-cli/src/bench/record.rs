@@ -5,10 +5,9 @@ use std::io::Write;
 use std::path::Path;
 use std::time::SystemTime;
 
-use isonorm::{CpuProperties, Isa, NormDesc};
+use isonorm::{CpuProperties, Isa, NormDesc, cuda};
 use serde::{Deserialize, Serialize};
 
-use super::floor::Floor;
 use crate::error::{Error, Result};
 use crate::io::{Pending, ReadError};
 
@@ -25,7 +24,12 @@ pub(super) struct Record {
     pub(super) machine: Machine,
     versions: Versions,
     settings: Settings,
+    /// What was measured, when it was not the CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) gpu: Option<Gpu>,
     pub(super) rows: Vec<Row>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<Skipped>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,13 +64,68 @@ pub(super) struct Row {
     /// 10th to 90th percentile, as a share of the median.
     pub(super) spread: f64,
     pub(super) floor_s: f64,
-    pub(super) floor: Floor,
+    /// How the bytes were copied.
+    pub(super) floor: String,
     /// `median_s / floor_s`.
     pub(super) ratio: f64,
     /// Compulsory bytes.
     pub(super) bytes: u64,
     pub(super) gbps: f64,
     pub(super) samples: usize,
+    /// What only a GPU has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) gpu: Option<GpuRow>,
+}
+
+/// What only a GPU has.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct GpuRow {
+    /// Sets of tensors that runs take in turn, so that none finds its own in the cache.
+    pub(super) sets: usize,
+    /// Seconds of the host for one cached call: plan looked up, arguments checked, kernel launched.
+    pub(super) host_s: f64,
+}
+
+/// A case that the device has no kernel for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Skipped {
+    pub(super) case: NormDesc,
+    pub(super) reason: String,
+}
+
+/// The GPU that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Gpu {
+    name: String,
+    compute_capability: String,
+    sms: u32,
+    l2_bytes: usize,
+    memory_bytes: usize,
+    /// The newest CUDA version that its driver supports.
+    cuda: String,
+    /// The driver's own version, where the system tells.
+    driver: Option<String>,
+}
+
+impl Gpu {
+    pub(super) fn of(device: &cuda::Device) -> Result<Gpu> {
+        let p = device.properties();
+        Ok(Gpu {
+            name: p.name.to_string(),
+            compute_capability: p.compute_capability(),
+            sms: p.sms,
+            l2_bytes: p.l2_bytes,
+            memory_bytes: p.memory_bytes,
+            cuda: cuda::driver_version()?,
+            driver: driver_version(),
+        })
+    }
+}
+
+/// The version of the kernel's module, as Linux tells it.
+fn driver_version() -> Option<String> {
+    let told = fs::read_to_string("/sys/module/nvidia/version").ok()?;
+    Some(told.trim().to_owned())
 }
 
 impl Record {
@@ -83,7 +142,18 @@ impl Record {
             machine: Machine::this(),
             versions,
             settings,
+            gpu: None,
             rows,
+            skipped: Vec::new(),
+        }
+    }
+
+    /// The same of a GPU.
+    pub(super) fn of_gpu(self, gpu: Gpu, skipped: Vec<Skipped>) -> Record {
+        Record {
+            gpu: Some(gpu),
+            skipped,
+            ..self
         }
     }
 
@@ -160,11 +230,12 @@ pub(super) fn sample(case: &str, median_s: f64, floor_s: f64, spread: f64) -> Ro
         min_s: median_s,
         spread,
         floor_s,
-        floor: Floor::Copy,
+        floor: "copy".into(),
         ratio: median_s / floor_s,
         bytes: 1000,
         gbps: 1.0,
         samples: 9,
+        gpu: None,
     }
 }
 

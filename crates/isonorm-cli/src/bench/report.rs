@@ -2,10 +2,10 @@
 
 use isonorm::NormDesc;
 
-use super::record::Row;
+use super::record::{Row, Skipped};
 use crate::error::Result;
 use crate::format::seconds;
-use crate::measure::geometric_mean;
+use crate::measure::{geometric_mean, median};
 use crate::screen::{STRONG, Screen, styled};
 use crate::table::{Align, Columns};
 
@@ -73,5 +73,19 @@ pub(super) fn summary(rows: &[Row], screen: &mut Screen) -> Result<()> {
         "geometric mean of time/floor: {} ({} cases)",
         said.join(", "),
         rows.len()
+    ))?;
+    let host: Vec<f64> = rows.iter().filter_map(|row| Some(row.gpu.as_ref()?.host_s)).collect();
+    if host.is_empty() {
+        return Ok(());
+    }
+    screen.line(format!(
+        "host, one cached call: {} (median over the cases)",
+        seconds(median(&host))
     ))
+}
+
+/// What was not measured, and why.
+pub(super) fn skipped(skipped: &[Skipped], screen: &mut Screen) -> Result<()> {
+    let mut each = skipped.iter();
+    each.try_for_each(|s| screen.line(format!("skipped: {}: {}", s.case, s.reason)))
 }

@@ -6,10 +6,13 @@ use crate::error::Result;
 
 /// What is measured when nothing else is asked for.
 pub(super) const DEFAULT: &str = "cpu";
+/// The same on a GPU.
+pub(super) const DEFAULT_GPU: &str = "gpu";
 
 /// Each suite with its text.
-const SUITES: [(&str, &str); 2] = [
+const SUITES: [(&str, &str); 3] = [
     ("cpu", include_str!("../../suites/cpu.txt")),
+    ("gpu", include_str!("../../suites/gpu.txt")),
     ("smoke", include_str!("../../suites/smoke.txt")),
 ];
 

@@ -1,6 +1,6 @@
 //! What `isonorm run` says.
 
-use isonorm::{Device, Plan};
+use isonorm::NormDesc;
 use serde::Serialize;
 
 use crate::error::Result;
@@ -51,6 +51,15 @@ impl Tensor {
     }
 }
 
+/// What was carried out, where, and how long each time took.
+pub(super) struct Work {
+    pub(super) desc: NormDesc,
+    pub(super) plan: &'static str,
+    pub(super) device: String,
+    pub(super) compulsory_bytes: u64,
+    pub(super) seconds: Vec<f64>,
+}
+
 #[derive(Serialize)]
 pub(super) struct Report {
     problem: String,
@@ -70,19 +79,19 @@ struct Time {
 }
 
 impl Report {
-    pub(super) fn new(plan: &Plan, device: &Device, tensors: Vec<Tensor>, seconds: &[f64]) -> Report {
-        let (median_s, compulsory_bytes) = (median(seconds), plan.traffic().compulsory_bytes);
+    pub(super) fn new(work: Work, tensors: Vec<Tensor>) -> Report {
+        let median_s = median(&work.seconds);
         Report {
-            problem: plan.desc().to_string(),
-            plan: plan.name(),
-            device: device.to_string(),
+            problem: work.desc.to_string(),
+            plan: work.plan,
+            device: work.device,
             tensors,
             time: Time {
                 median_s,
-                min_s: least(seconds),
-                repeats: seconds.len(),
-                compulsory_bytes,
-                gbps: gbps(compulsory_bytes, median_s),
+                min_s: least(&work.seconds),
+                repeats: work.seconds.len(),
+                compulsory_bytes: work.compulsory_bytes,
+                gbps: gbps(work.compulsory_bytes, median_s),
             },
         }
     }

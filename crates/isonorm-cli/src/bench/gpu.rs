@@ -1,0 +1,142 @@
+//! One problem on a GPU and its floor, in turns: graphs of many calls, timed by the GPU's clock between two events. Calls
+//! take turns with several sets of tensors, so that none finds its own in the second-level cache.
+//!
+//! The floor is the driver's copy of `x` to `y`, scaled to the compulsory bytes.
+
+use std::time::{Duration, Instant};
+
+use isonorm::cuda::{Graph, Stream};
+use isonorm::{Device, NormDesc};
+
+use super::case::{MOMENTUM, TURNS, saved, take_turn};
+use super::random;
+use super::record::{GpuRow, Row};
+use crate::call::GpuCall;
+use crate::error::Result;
+use crate::format::gbps;
+use crate::measure::{least, median, spread};
+
+/// The sets of tensors together are so many times the second-level cache.
+const CACHES: u64 = 3;
+/// Sets, at most; small problems stay in the cache whatever is done.
+const MOST_SETS: u64 = 256;
+/// The share of the free memory that the sets may take.
+const MEMORY_SHARE: u64 = 2;
+/// A graph lasts about so long, so that its own launch does not count.
+const GRAPH_SECONDS: f64 = 1e-3;
+/// No call takes less.
+const SHORTEST_CALL: f64 = 2e-6;
+/// Calls that the host makes in a row to be timed: fewer than fill the queue of a stream, which would make it wait.
+const HOST_CALLS: u32 = 100;
+const HOST_SAMPLES: usize = 15;
+
+/// Measures a problem and its floor for at least this time.
+pub(super) fn measure(desc: &NormDesc, stream: &Stream, host: &Device, min_time: Duration) -> Result<Row> {
+    let gpu = stream.device();
+    let plan = gpu.plan(desc)?;
+    plan.prepare()?;
+    let g = plan.geometry();
+    let inputs = random::inputs(desc, g.elements(), g.parameters, host)?;
+    let bytes = plan.traffic().compulsory_bytes;
+    let sets = sets(bytes, gpu.properties().l2_bytes as u64, gpu.memory()?.0 as u64);
+    let call = || GpuCall::new(plan.clone(), stream, &inputs, saved(desc), MOMENTUM);
+    let mut calls = (0..sets).map(|_| call()).collect::<Result<Vec<_>>>()?;
+
+    let rounds = (GRAPH_SECONDS / plan.copy_seconds().max(SHORTEST_CALL) / sets as f64).ceil() as usize;
+    // The graphs are dropped before the tensors that they work on.
+    let problem = Recorded::new(stream, &mut calls, rounds, GpuCall::run)?;
+    let copy = Recorded::new(stream, &mut calls, rounds, GpuCall::copy)?;
+    let copied = 2 * (g.elements() * desc.get_dtype().bytes()) as u64;
+    let scale = bytes as f64 / copied as f64;
+
+    let (mut times, mut floors) = (Vec::new(), Vec::new());
+    let turn = min_time / (2 * TURNS);
+    for _ in 0..TURNS {
+        take_turn(turn, &mut times, || problem.seconds(stream))?;
+        take_turn(turn, &mut floors, || Ok(copy.seconds(stream)? * scale))?;
+    }
+    let (median_s, floor_s) = (median(&times), median(&floors));
+    drop((problem, copy));
+    Ok(Row {
+        case: *desc,
+        plan: plan.name().into(),
+        median_s,
+        min_s: least(&times),
+        spread: spread(&times),
+        floor_s,
+        floor: "driver".into(),
+        ratio: median_s / floor_s,
+        bytes,
+        gbps: gbps(bytes, median_s),
+        samples: times.len(),
+        gpu: Some(GpuRow {
+            sets: calls.len(),
+            host_s: host_seconds(desc, stream, &mut calls[0])?,
+        }),
+    })
+}
+
+/// How many sets of tensors there are.
+fn sets(set_bytes: u64, l2_bytes: u64, free_bytes: u64) -> u64 {
+    let set_bytes = set_bytes.max(1);
+    let fit = (free_bytes / MEMORY_SHARE / set_bytes).max(1);
+    (CACHES * l2_bytes).div_ceil(set_bytes).clamp(1, MOST_SETS).min(fit)
+}
+
+/// Many calls, in a graph.
+struct Recorded {
+    graph: Graph,
+    calls: usize,
+}
+
+impl Recorded {
+    fn new(
+        stream: &Stream,
+        sets: &mut [GpuCall],
+        rounds: usize,
+        call: impl Fn(&mut GpuCall) -> isonorm::Result<()>,
+    ) -> Result<Recorded> {
+        let graph = stream.capture(|_| (0..rounds).try_for_each(|_| sets.iter_mut().try_for_each(&call)))?;
+        let calls = rounds * sets.len();
+        Ok(Recorded { graph, calls })
+    }
+
+    /// Seconds of one call.
+    fn seconds(&self, stream: &Stream) -> Result<f64> {
+        let start = stream.record()?;
+        // SAFETY: `measure` drops the tensors after the graphs, and waits below.
+        unsafe { self.graph.launch(stream)? };
+        let seconds = stream.record()?.seconds_since(&start)?;
+        Ok(seconds / self.calls as f64)
+    }
+}
+
+/// Seconds that the host takes for one call whose plan and kernels are there.
+fn host_seconds(desc: &NormDesc, stream: &Stream, call: &mut GpuCall) -> Result<f64> {
+    let mut samples = Vec::with_capacity(HOST_SAMPLES);
+    for _ in 0..HOST_SAMPLES {
+        let start = Instant::now();
+        for _ in 0..HOST_CALLS {
+            std::hint::black_box(stream.device().plan(desc)?);
+            call.run()?;
+        }
+        samples.push(start.elapsed().as_secs_f64() / f64::from(HOST_CALLS));
+        stream.synchronize()?;
+    }
+    Ok(median(&samples))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sets;
+
+    #[test]
+    fn sets_exceed_the_cache_and_fit_the_memory() {
+        let (l2, free) = (60 << 20, 100 << 30);
+        assert_eq!(sets(1 << 30, l2, free), 1);
+        assert_eq!(sets(8 << 20, l2, free), 23);
+        assert_eq!(sets(100, l2, free), 256);
+        assert_eq!(sets(8 << 20, l2, 64 << 20), 4);
+        assert_eq!(sets(0, l2, 0), 1);
+    }
+}

@@ -1,0 +1,86 @@
+//! `--device` of every subcommand, on any machine.
+
+mod common;
+
+use common::{Sandbox, array, text};
+use isonorm::DType;
+
+#[test]
+fn explain_plans_for_gpus_that_are_not_there() {
+    let s = Sandbox::new();
+    for (gpu, name) in [("h200", "NVIDIA H200"), ("a100", "A100"), ("rtx4090", "RTX 4090")] {
+        let out = s.ok(&format!("explain layernorm x=8192x4096 dtype=bf16 --device {gpu}"));
+        for part in [
+            name,
+            "rows/block",
+            "taken",
+            "blocks of",
+            "shared memory",
+            "compulsory",
+            "to copy as much",
+        ] {
+            assert!(out.contains(part), "{part} in {out}");
+        }
+    }
+    let json = s.json("explain rmsnorm x=100x64 --device h200");
+    assert_eq!(json["plan"], "rows/warp");
+    assert_eq!(json["device"]["sms"], 132);
+    assert_eq!(json["kernels"][0]["grid"], 25);
+    assert!(json["copy_s"].as_f64().unwrap() > 0.0);
+    let out = s.ok("explain batchnorm x=4x3x8x8 pass=backward --device h200");
+    assert!(
+        out.contains("there are no backward kernels") && out.contains("unsupported"),
+        "{out}"
+    );
+}
+
+#[test]
+fn the_interpreter_verifies_and_counts_what_it_skips() {
+    let s = Sandbox::new();
+    let ran = "--case 'layernorm x=5x100 dtype=bf16' --case 'rmsnorm x=3x700 residual=add'";
+    let skipped = "--case 'batchnorm x=4x3x8x8'";
+    let out = s.ok(&format!("verify --device interpreter {ran} {skipped}"));
+    assert!(out.contains("ok") && out.contains("skipped 1: "), "{out}");
+    let json = s.json(&format!("verify --device interpreter {ran} {skipped}"));
+    let suite = &json["suites"][0];
+    assert_eq!((&suite["cases"], &json["passed"]), (&3.into(), &true.into()));
+    assert_eq!(suite["skipped"].as_object().unwrap().values().next().unwrap(), 1);
+    let nothing = s.run(&format!("verify --device interpreter {skipped}"));
+    assert_eq!(nothing.status.code(), Some(1));
+    assert!(text(&nothing.stdout).contains("nothing was run"));
+}
+
+#[test]
+fn without_a_gpu_one_line_says_so() {
+    let s = Sandbox::new();
+    s.write_npy("x.npy", &array(&[4, 8], DType::F32, 1));
+    for line in [
+        "verify --device cuda --suite smoke",
+        "bench --device cuda --case 'layernorm x=8x8'",
+        "run rmsnorm --input x.npy --device cuda",
+        "explain layernorm x=8x8 --device cuda",
+    ] {
+        // No GPU is visible to it, if there is one.
+        let output = s.command(line).env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        assert!(
+            said.starts_with("error: no GPU: ") && said.trim_end().lines().count() == 1,
+            "{line}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_gpu_that_is_only_known_runs_nothing() {
+    let s = Sandbox::new();
+    for (line, why) in [
+        ("verify --device h200 --suite smoke", "is for explain"),
+        ("bench --device interpreter", "is for verify"),
+        ("bench --device gpu", "expected cpu, cuda"),
+    ] {
+        let refused = s.run(line);
+        assert_eq!(refused.status.code(), Some(2), "{line}");
+        assert!(text(&refused.stderr).contains(why), "{line}: {}", text(&refused.stderr));
+    }
+}

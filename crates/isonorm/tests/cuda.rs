@@ -1,0 +1,247 @@
+//! The CUDA engine. Without a GPU: what is refused, and how. With one: everything else; what is skipped says so.
+
+use std::thread;
+
+use isonorm::cuda::{Buffer, Device, Forward, Interpreter, Plan, Stream, View, Workspace};
+use isonorm::{DType, Error, GpuProperties, NormDesc, Result};
+
+/// The first GPU; where there is none, a line says what is left out.
+fn gpu(what: &str) -> Option<Device> {
+    match Device::first() {
+        Ok(device) => Some(device),
+        Err(error) => {
+            eprintln!("SKIPPED: {what}: {error}");
+            None
+        }
+    }
+}
+
+fn interpreter() -> Interpreter {
+    Interpreter::new(GpuProperties::known("h200").expect("a known GPU"))
+}
+
+#[test]
+fn without_a_gpu_there_is_an_error_and_never_a_panic() {
+    match (
+        Device::count(),
+        Device::first(),
+        Device::all(),
+        isonorm::cuda::driver_version(),
+    ) {
+        (Ok(count), Ok(device), Ok(all), Ok(version)) => {
+            assert_eq!((all.len(), device.ordinal()), (count as usize, 0));
+            assert!(version.contains('.'), "{version}");
+            assert!(matches!(Device::get(count), Err(Error::NoGpu { .. })));
+        }
+        (count, device, all, _) => {
+            for error in [count.err(), device.err(), all.err()] {
+                let error = error.expect("none of them works");
+                assert!(matches!(error, Error::NoGpu { .. }), "{error}");
+                assert!(error.to_string().starts_with("no GPU: "), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn arguments_are_checked_before_anything_runs() -> Result<()> {
+    let interpreter = interpreter();
+    let plan = interpreter.plan(&NormDesc::layer_norm([2, 4], 1))?;
+    let (x, weight) = ([1.0f32; 8], [1.0f32; 4]);
+    let mut y = [7.0f32; 8];
+    let run = |a| interpreter.forward(&plan, a);
+    let error = run(isonorm::Forward::new(&x[..7], &mut y[..]).weight(&weight[..])).unwrap_err();
+    assert!(matches!(error, Error::LengthMismatch { tensor: "x", .. }), "{error}");
+    let error = run(isonorm::Forward::new(&x[..], &mut y[..]).weight(&weight[..])).unwrap_err();
+    assert!(
+        matches!(error, Error::MissingArgument { tensor: "bias", .. }),
+        "{error}"
+    );
+    let mut mean = [0.0f64; 2];
+    let mut rstd = [0.0f32; 2];
+    let all = isonorm::Forward::new(&x[..], &mut y[..])
+        .weight(&weight[..])
+        .bias(&weight[..]);
+    let error = run(all.save(&mut mean[..], &mut rstd[..])).unwrap_err();
+    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+    assert_eq!(y, [7.0; 8]);
+    Ok(())
+}
+
+#[test]
+fn the_interpreter_computes_and_a_constant_row_is_its_bias() -> Result<()> {
+    let interpreter = interpreter();
+    let plan = interpreter.plan(&NormDesc::layer_norm([2, 4], 1))?;
+    let x = [1.0f32, 2.0, 3.0, 4.0, -1.0, -1.0, -1.0, -1.0];
+    let (weight, bias) = ([1.0f32; 4], [0.5f32; 4]);
+    for seed in 0..4 {
+        let mut y = [f32::NAN; 8];
+        let arguments = isonorm::Forward::new(&x[..], &mut y[..])
+            .weight(&weight[..])
+            .bias(&bias[..]);
+        interpreter.clone().seed(seed).forward(&plan, arguments)?;
+        assert_eq!(y[4..], [0.5; 4]);
+        assert!((y[0] - (0.5 - 1.3416355)).abs() < 1e-5, "{y:?}");
+    }
+    Ok(())
+}
+
+/// A LayerNorm with its tensors.
+struct Layer {
+    plan: Plan,
+    x: Buffer<f32>,
+    weight: Buffer<f32>,
+    bias: Buffer<f32>,
+    y: Buffer<f32>,
+}
+
+impl Layer {
+    fn new(stream: &Stream, rows: usize, columns: usize) -> Result<Layer> {
+        let value = |i: usize| ((i * 7919 % 1013) as f32) / 100.0;
+        let data: Vec<f32> = (0..rows * columns).map(value).collect();
+        Ok(Layer {
+            plan: stream.device().plan(&NormDesc::layer_norm([rows, columns], 1))?,
+            x: stream.upload(&data)?,
+            weight: stream.upload(&vec![1.5; columns])?,
+            bias: stream.upload(&vec![0.25; columns])?,
+            y: stream.zeros(rows * columns)?,
+        })
+    }
+
+    fn run(&mut self, stream: &Stream) -> Result<()> {
+        let arguments = Forward::new(&self.x, &mut self.y).weight(&self.weight).bias(&self.bias);
+        stream.forward(&self.plan, arguments, Workspace::Pool)
+    }
+
+    fn bits(&self) -> Result<Vec<u32>> {
+        Ok(self.y.to_vec()?.into_iter().map(f32::to_bits).collect())
+    }
+}
+
+#[test]
+fn copies_come_back_and_lengths_are_checked() -> Result<()> {
+    let Some(gpu) = gpu("copies") else { return Ok(()) };
+    let stream = gpu.stream()?;
+    let data: Vec<f32> = (0..1000).map(|i| i as f32).collect();
+    let mut buffer = stream.upload(&data)?;
+    let mut copy = stream.zeros::<f32>(1000)?;
+    assert_eq!(copy.to_vec()?, vec![0.0; 1000]);
+    stream.copy(buffer.view(), copy.view_mut())?;
+    assert_eq!(copy.to_vec()?, data);
+    assert!(matches!(buffer.copy_from(&[1.0]), Err(Error::LengthMismatch { .. })));
+    assert!(stream.upload::<f32>(&[])?.is_empty());
+    assert!(buffer.get(0..1001).is_none() && buffer.get(10..20).is_some());
+    Ok(())
+}
+
+#[test]
+fn a_hundred_runs_on_four_threads_are_the_same_bits() -> Result<()> {
+    let Some(gpu) = gpu("the same bits on four threads") else {
+        return Ok(());
+    };
+    let stream = gpu.stream()?;
+    let mut layer = Layer::new(&stream, 333, 1000)?;
+    layer.run(&stream)?;
+    let expected = layer.bits()?;
+    let work = || -> Result<()> {
+        let stream = gpu.stream()?;
+        let mut layer = Layer::new(&stream, 333, 1000)?;
+        for _ in 0..25 {
+            layer.run(&stream)?;
+            assert_eq!(layer.bits()?, expected);
+        }
+        Ok(())
+    };
+    let work = &work;
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|t| t.join().expect("no panic"))
+    })
+}
+
+#[test]
+fn another_streams_tensors_are_worked_on_in_order() -> Result<()> {
+    let Some(gpu) = gpu("two streams") else { return Ok(()) };
+    let (one, other) = (gpu.stream()?, gpu.stream()?);
+    let mut layer = Layer::new(&one, 4096, 1024)?;
+    layer.run(&one)?;
+    let expected = layer.bits()?;
+    for _ in 0..20 {
+        layer.y = one.zeros(4096 * 1024)?;
+        layer.run(&other)?;
+        assert_eq!(layer.bits()?, expected);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_graph_replays_and_an_unprepared_plan_is_refused_in_a_capture() -> Result<()> {
+    let Some(gpu) = gpu("graphs") else { return Ok(()) };
+    let stream = gpu.stream()?;
+    // A shape that no other test has, so that its plan is new.
+    let mut layer = Layer::new(&stream, 77, 123)?;
+    let error = stream.capture(|stream| layer.run(stream)).unwrap_err();
+    assert!(matches!(error, Error::Capturing { .. }), "{error}");
+    let error = stream.capture(|stream| stream.zeros::<f32>(3).map(drop)).unwrap_err();
+    assert!(matches!(error, Error::Capturing { .. }), "{error}");
+
+    layer.plan.prepare()?;
+    let graph = stream.capture(|stream| layer.run(stream))?;
+    assert!(layer.y.to_vec()?.iter().all(|y| *y == 0.0), "recorded, not done");
+    // SAFETY: the layer outlives the graph, and only this stream works on it.
+    unsafe { graph.launch(&stream)? };
+    let replayed = layer.bits()?;
+    layer.y = stream.zeros(77 * 123)?;
+    layer.run(&stream)?;
+    assert_eq!(layer.bits()?, replayed);
+    Ok(())
+}
+
+#[test]
+fn host_memory_is_refused_and_the_context_survives() -> Result<()> {
+    let Some(gpu) = gpu("pointers of the host") else {
+        return Ok(());
+    };
+    let stream = gpu.stream()?;
+    let mut layer = Layer::new(&stream, 4, 64)?;
+    let host = vec![0.0f32; 4 * 64];
+    // SAFETY: the host's memory outlives the call, which refuses it.
+    let x = unsafe { View::from_raw(host.as_ptr() as u64, host.len(), DType::F32) };
+    let arguments = Forward::new(x, &mut layer.y).weight(&layer.weight).bias(&layer.bias);
+    let error = stream.forward(&layer.plan, arguments, Workspace::Pool).unwrap_err();
+    assert!(matches!(error, Error::WrongMemory { tensor: "x", .. }), "{error}");
+    // SAFETY: the buffer outlives the call, in its own stream.
+    let x = unsafe { View::from_raw(layer.x.address(), layer.x.len(), DType::F32) };
+    let arguments = Forward::new(x, &mut layer.y).weight(&layer.weight).bias(&layer.bias);
+    stream.forward(&layer.plan, arguments, Workspace::Pool)?;
+    stream.synchronize()
+}
+
+#[test]
+fn too_much_memory_is_refused_and_the_context_survives() -> Result<()> {
+    let Some(gpu) = gpu("out of memory") else { return Ok(()) };
+    let stream = gpu.stream()?;
+    for len in [1 << 45, usize::MAX / 2] {
+        let error = stream.zeros::<f32>(len).unwrap_err();
+        assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
+    }
+    Layer::new(&stream, 4, 64)?.run(&stream)?;
+    stream.synchronize()
+}
+
+#[test]
+fn a_plan_of_another_gpu_is_refused() -> Result<()> {
+    let Some(first) = gpu("two GPUs") else { return Ok(()) };
+    let Ok(second) = Device::get(1) else {
+        eprintln!("SKIPPED: two GPUs: there is one");
+        return Ok(());
+    };
+    let (stream, other) = (first.stream()?, second.stream()?);
+    let mut layer = Layer::new(&stream, 4, 64)?;
+    let error = layer.run(&other).unwrap_err();
+    assert!(matches!(error, Error::PlanMismatch { .. }), "{error}");
+    layer.plan = second.plan(layer.plan.desc())?;
+    let error = layer.run(&other).unwrap_err();
+    assert!(matches!(error, Error::WrongMemory { .. }), "{error}");
+    Ok(())
+}
