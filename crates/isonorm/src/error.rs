@@ -172,6 +172,12 @@ pub enum Error {
         /// The GPU that was to work on it.
         device: u32,
     },
+    /// A caller's stream that belongs to another context than the one that frameworks share.
+    #[error("gpu {device}: the stream is not one of the GPU's primary context")]
+    ForeignStream {
+        /// The GPU that it was to be a stream of.
+        device: u32,
+    },
     /// Something that a stream cannot do while its work is recorded into a graph.
     #[error("gpu: the stream is being captured: {reason}")]
     Capturing {

@@ -1,5 +1,6 @@
 //! The CUDA engine. Without a GPU: what is refused, and how. With one: everything else; what is skipped says so.
 
+use std::io::Write;
 use std::thread;
 
 use isonorm::cuda::{Buffer, Device, Forward, Interpreter, Plan, Stream, View, Workspace};
@@ -10,10 +11,15 @@ fn gpu(what: &str) -> Option<Device> {
     match Device::first() {
         Ok(device) => Some(device),
         Err(error) => {
-            eprintln!("SKIPPED: {what}: {error}");
+            say(&format!("{what}: {error}"));
             None
         }
     }
+}
+
+/// Past the test harness, which would keep it to itself.
+fn say(skipped: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {skipped}");
 }
 
 fn interpreter() -> Interpreter {
@@ -44,12 +50,19 @@ fn without_a_gpu_there_is_an_error_and_never_a_panic() {
 }
 
 #[test]
+fn handles_may_go_to_other_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<(Device, Stream, Plan, Buffer<f32>, Interpreter)>();
+    shared::<(isonorm::cuda::Graph, isonorm::cuda::Event, View<'static>)>();
+}
+
+#[test]
 fn arguments_are_checked_before_anything_runs() -> Result<()> {
     let interpreter = interpreter();
     let plan = interpreter.plan(&NormDesc::layer_norm([2, 4], 1))?;
     let (x, weight) = ([1.0f32; 8], [1.0f32; 4]);
     let mut y = [7.0f32; 8];
-    let run = |a| interpreter.forward(&plan, a);
+    let run = |a: isonorm::Forward<'_>| interpreter.forward(&plan, a);
     let error = run(isonorm::Forward::new(&x[..7], &mut y[..]).weight(&weight[..])).unwrap_err();
     assert!(matches!(error, Error::LengthMismatch { tensor: "x", .. }), "{error}");
     let error = run(isonorm::Forward::new(&x[..], &mut y[..]).weight(&weight[..])).unwrap_err();
@@ -233,7 +246,7 @@ fn too_much_memory_is_refused_and_the_context_survives() -> Result<()> {
 fn a_plan_of_another_gpu_is_refused() -> Result<()> {
     let Some(first) = gpu("two GPUs") else { return Ok(()) };
     let Ok(second) = Device::get(1) else {
-        eprintln!("SKIPPED: two GPUs: there is one");
+        say("two GPUs: there is one");
         return Ok(());
     };
     let (stream, other) = (first.stream()?, second.stream()?);

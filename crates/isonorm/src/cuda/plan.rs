@@ -24,8 +24,8 @@ impl Plan {
         self.0.device
     }
 
-    /// Loads its kernels, if that has not been done. Otherwise the first call does, which takes the driver some tens of
-    /// milliseconds, and is not possible while a stream is captured.
+    /// Loads its kernels, if that has not been done. Otherwise the first call does, which takes long, for the driver compiles
+    /// them, and is not possible while a stream is captured.
     ///
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver) when the driver refuses a module.

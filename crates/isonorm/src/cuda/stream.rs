@@ -39,7 +39,7 @@ impl Stream {
     /// It is a stream, and is not destroyed before this and everything that belongs to it are.
     ///
     /// # Errors
-    /// [`Error::Driver`] when it is not one of the GPU's primary context.
+    /// [`Error::ForeignStream`] when it is not one of the GPU's primary context.
     pub unsafe fn from_raw(device: Device, stream: *mut c_void) -> Result<Stream> {
         // SAFETY: the caller's.
         let raw = unsafe { RawStream::borrow(device.context(), stream.cast())? };

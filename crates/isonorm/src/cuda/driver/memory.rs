@@ -10,8 +10,8 @@ use cudarc::driver::sys::{
 use super::{Context, RawStream};
 use crate::{Error, Result};
 
-/// Memory that streams allocate from: what is freed stays here for the next one, so that allocating in a loop costs the host
-/// about as much as a launch, and never waits for the GPU. Ours alone, so that nobody else's settings change.
+/// Memory that streams allocate from: what is freed stays here for the next one, so that allocating in a loop asks the system
+/// for nothing, and never waits for the GPU. Ours alone, so that nobody else's settings change.
 #[derive(Debug)]
 pub(crate) struct Pool(CUmemoryPool);
 

@@ -69,14 +69,8 @@ impl RawStream {
         let code = unsafe { (context.driver.cuStreamGetCtx)(raw, &mut its) };
         context.driver.check("cuStreamGetCtx", code)?;
         if its != context.raw {
-            return Err(Error::Driver {
-                call: "cuStreamGetCtx",
-                code: 0,
-                name: "CUDA_SUCCESS".into(),
-                reason: format!(
-                    "the stream is not one of the primary context of gpu {}",
-                    context.ordinal
-                ),
+            return Err(Error::ForeignStream {
+                device: context.ordinal,
             });
         }
         Ok(RawStream {
