@@ -6,7 +6,7 @@
 # ISONORM is the program (default: target/release/isonorm, else the one on the path); it holds the kernels, so nothing but a
 # driver is needed. NAME is the record's (default: the date and the GPU's number). Environment: DEVICE (default cuda),
 # MIN_TIME (seconds for each case, default 0.3), RECORDS (folder, default bench/records), SUITES (what is verified, default:
-# every suite but `combinations` and `large`).
+# every suite but `combinations` and `large`), KEEP_GOING=1 (measure even though a case failed; the exit code says so).
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -34,7 +34,12 @@ flags=()
 for suite in $suites; do
     flags+=(--suite "$suite")
 done
-"$isonorm" verify --device "$device" "${flags[@]}"
+verified=0
+"$isonorm" verify --device "$device" "${flags[@]}" || verified=$?
+if [ "$verified" != 0 ] && [ "${KEEP_GOING:-0}" != 1 ]; then
+    echo "error: not verified, so not measured; KEEP_GOING=1 measures nevertheless" >&2
+    exit "$verified"
+fi
 
 echo
 echo "== bench: time beside the floor"
@@ -42,3 +47,4 @@ mkdir -p "$records"
 "$isonorm" bench --device "$device" --min-time "${MIN_TIME:-0.3}" --save "$records/$name.json"
 echo
 echo "record: $records/$name.json"
+exit "$verified"
