@@ -1,4 +1,5 @@
 //! The CUDA engine. Without a GPU: what is refused, and how. With one: everything else; what is skipped says so.
+#![cfg(feature = "cuda")]
 
 use std::io::Write;
 use std::thread;
@@ -161,7 +162,7 @@ fn a_hundred_runs_on_four_threads_are_the_same_bits() -> Result<()> {
         let mut layer = Layer::new(&stream, 333, 1000)?;
         for _ in 0..25 {
             layer.run(&stream)?;
-            assert_eq!(layer.bits()?, expected);
+            assert!(layer.bits()? == expected, "other bits");
         }
         Ok(())
     };
@@ -182,7 +183,7 @@ fn another_streams_tensors_are_worked_on_in_order() -> Result<()> {
     for _ in 0..20 {
         layer.y = one.zeros(4096 * 1024)?;
         layer.run(&other)?;
-        assert_eq!(layer.bits()?, expected);
+        assert!(layer.bits()? == expected, "other bits");
     }
     Ok(())
 }
@@ -206,7 +207,7 @@ fn a_graph_replays_and_an_unprepared_plan_is_refused_in_a_capture() -> Result<()
     let replayed = layer.bits()?;
     layer.y = stream.zeros(77 * 123)?;
     layer.run(&stream)?;
-    assert_eq!(layer.bits()?, replayed);
+    assert!(layer.bits()? == replayed, "other bits");
     Ok(())
 }
 

@@ -1,4 +1,5 @@
 //! Plans for GPUs: pure, so tested without one.
+#![cfg(feature = "cuda")]
 
 use std::sync::Arc;
 

@@ -48,9 +48,9 @@ impl fmt::Display for GpuPlan {
 
 /// `0.0000345` as `34.5 µs`.
 fn seconds(s: f64) -> String {
-    if s < 1e-3 {
-        format!("{:.1} µs", s * 1e6)
-    } else {
-        format!("{:.2} ms", s * 1e3)
+    match s {
+        ..1e-6 => format!("{:.1} ns", s * 1e9),
+        ..1e-3 => format!("{:.1} µs", s * 1e6),
+        _ => format!("{:.2} ms", s * 1e3),
     }
 }
