@@ -58,9 +58,8 @@ impl Interpreter {
     ///
     /// # Errors
     /// As [`forward`](Interpreter::forward).
-    pub fn backward(&self, plan: &GpuPlan, _: Backward<'_>) -> Result<()> {
-        plan.check()?;
-        Err(plan.unsupported("there are no backward kernels"))
+    pub fn backward(&self, plan: &GpuPlan, arguments: Backward<'_>) -> Result<()> {
+        launch::accept_backward(plan, &arguments)
     }
 }
 

@@ -5,7 +5,9 @@ mod rows;
 use super::driver::{Function, Pool};
 use super::view::Place;
 use super::{Backward, Forward, Plan, Stream, View, ViewMut};
-use crate::launch::{ForwardArguments, Problem, Running, Span, Spanning, Through, check_backward, check_forward};
+use crate::launch::{
+    BackwardArguments, ForwardArguments, Problem, Running, Span, Spanning, Through, check_backward, check_forward,
+};
 use crate::plan::gpu::GpuSchedule;
 use crate::{DType, Error, GpuPlan, Kernel, Result};
 
@@ -76,6 +78,13 @@ pub(super) fn accept_forward<R: Spanning, W: Spanning>(plan: &GpuPlan, a: &Forwa
     Ok(())
 }
 
+/// Everything that can be wrong with a backward pass; as yet its plans accept none.
+pub(super) fn accept_backward<R: Spanning, W: Spanning>(plan: &GpuPlan, a: &BackwardArguments<R, W>) -> Result<()> {
+    check_backward(problem(plan), a)?;
+    plan.check()?;
+    Err(plan.unsupported("there are no backward kernels"))
+}
+
 fn problem(plan: &GpuPlan) -> Problem<'_> {
     Problem {
         desc: plan.desc(),
@@ -119,9 +128,7 @@ pub(super) fn forward_on(stream: &Stream, plan: &Plan, a: &Forward<'_>, workspac
 }
 
 pub(super) fn backward_on(_: &Stream, plan: &Plan, a: &Backward<'_>, _: Workspace<'_>) -> Result<()> {
-    check_backward(problem(plan), a)?;
-    plan.check()?;
-    Err(plan.unsupported("there are no backward kernels"))
+    accept_backward(plan, a)
 }
 
 /// Looks at everything that only a GPU can get wrong, then runs kernels.
