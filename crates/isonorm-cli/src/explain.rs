@@ -52,7 +52,7 @@ pub(crate) struct Explained<'a> {
     kernels: Vec<Kernel<'a>>,
     traffic: Traffic,
     workspace_bytes: usize,
-    /// How long a GPU takes to copy the bytes that are moved.
+    /// How long a GPU takes to copy the bytes that are moved, when kernels move them.
     #[serde(skip_serializing_if = "Option::is_none")]
     copy_s: Option<f64>,
 }
@@ -164,7 +164,7 @@ impl Explained<'_> {
             kernels: plan.kernels().iter().map(Kernel::of).collect(),
             traffic: plan.traffic().into(),
             workspace_bytes: plan.workspace_bytes(),
-            copy_s: Some(plan.copy_seconds()),
+            copy_s: plan.check().ok().map(|()| plan.copy_seconds()),
         }
     }
 }

@@ -6,17 +6,21 @@ use super::Context;
 use crate::plan::gpu::copy_speed;
 use crate::{GpuProperties, Result};
 
+/// Bytes a second of a memory that nothing is known of: of the order of every GPU that the kernels run on.
+const UNKNOWN_PEAK: f64 = 1e12;
+
 /// What a plan has to know about this GPU.
 pub(crate) fn properties(context: &Context) -> Result<GpuProperties> {
     let attribute = |which| attribute(context, which);
     let name = name(context)?;
     let known = GpuProperties::KNOWN.into_iter().find(|(_, known)| known.name == name);
-    // A double data rate: two transfers a clock; kHz, bits.
-    let (clock, bus) = (
-        attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?,
-        attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?,
-    );
-    let peak = 2.0 * f64::from(clock) * 1e3 * f64::from(bus) / 8.0;
+    // A double data rate: two transfers a clock; kHz, bits. Not every driver tells.
+    let clock = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0);
+    let bus = attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0);
+    let peak = match 2.0 * f64::from(clock) * 1e3 * f64::from(bus) / 8.0 {
+        0.0 => UNKNOWN_PEAK,
+        peak => peak,
+    };
     let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
     Ok(GpuProperties {

@@ -28,7 +28,10 @@ impl fmt::Display for GpuPlan {
         candidates(&self.candidates, f)?;
         match &self.schedule {
             GpuSchedule::Empty => writeln!(f, "kernels    none: there are no elements")?,
-            GpuSchedule::Unsupported => writeln!(f, "kernels    none: unsupported")?,
+            GpuSchedule::Unsupported => {
+                writeln!(f, "kernels    none: unsupported")?;
+                return write!(f, "bytes      {} compulsory", bytes(self.traffic().compulsory_bytes));
+            }
             _ => {}
         }
         for (i, kernel) in self.kernels().iter().enumerate() {
