@@ -69,8 +69,8 @@ impl Cpu {
     }
 
     pub(crate) fn forward(&self, plan: &Plan, arguments: Forward<'_>, workspace: &mut Workspace) -> Result<()> {
-        check_forward(problem(plan), &arguments)?;
         workspace.check(plan)?;
+        check_forward(problem(plan), &arguments)?;
         if plan.schedule == Schedule::Empty {
             return Ok(());
         }
@@ -84,8 +84,8 @@ impl Cpu {
     }
 
     pub(crate) fn backward(&self, plan: &Plan, arguments: Backward<'_>, workspace: &mut Workspace) -> Result<()> {
-        check_backward(problem(plan), &arguments)?;
         workspace.check(plan)?;
+        check_backward(problem(plan), &arguments)?;
         if plan.schedule == Schedule::Empty {
             for gradient in [arguments.dweight, arguments.dbias].into_iter().flatten() {
                 Numbers::new(gradient).clear();
