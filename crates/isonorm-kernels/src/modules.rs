@@ -27,66 +27,81 @@ impl Module {
 }
 
 macro_rules! module {
-    ($family:literal, $data:literal) => {
+    ($family:literal, $data:literal, $capability:literal) => {
         Module {
             family: $family,
             data: $data,
-            compute_capability: 80,
-            ptx: include_str!(concat!("../ptx/", $family, "_", $data, ".sm_80.ptx")),
+            compute_capability: $capability,
+            ptx: include_str!(concat!("../ptx/", $family, "_", $data, ".sm_", $capability, ".ptx")),
         }
     };
 }
 
 macro_rules! modules {
-    ($($family:literal)*) => {
+    ($($family:literal for $capability:literal;)*) => {
         /// The modules of the kernels for rows: each family for each element type. Families and names of entry points are those
         /// of [`Key`](crate::rows::key::Key).
         pub const ROWS: &[Module] = &[$(
-            module!($family, "f32"),
-            module!($family, "f16"),
-            module!($family, "bf16"),
+            module!($family, "f32", $capability),
+            module!($family, "f16", $capability),
+            module!($family, "bf16", $capability),
         )*];
     };
 }
 
 modules! {
-    "rows_forward_lanes"
-    "rows_forward_block"
-    "rows_forward_wide"
-    "rows_forward_piecewise"
-    "rows_forward_smooth"
-    "rows_forward_runs_piecewise"
-    "rows_forward_runs_smooth"
-    "rows_forward_elements_piecewise"
-    "rows_forward_elements_smooth"
-    "rows_forward_elements_runs_piecewise"
-    "rows_forward_elements_runs_smooth"
+    "rows_forward_lanes" for 80;
+    "rows_forward_block" for 80;
+    "rows_forward_wide" for 80;
+    "rows_forward_piecewise" for 80;
+    "rows_forward_any" for 80;
+    "rows_forward_runs_piecewise" for 80;
+    "rows_forward_runs_any" for 80;
+    "rows_forward_elements" for 80;
+    "rows_forward_elements_runs" for 80;
+    "rows_long" for 80;
+    "rows_long_runs" for 80;
+    "rows_long_elements" for 80;
+    "rows_long_elements_runs" for 80;
+    "rows_cluster" for 90;
+    "rows_cluster_runs" for 90;
+    "rows_long_plain" for 80;
+    "rows_long_runs_plain" for 80;
+    "rows_cluster_plain" for 90;
+    "rows_cluster_runs_plain" for 90;
+    "rows_backward_plain" for 80;
+    "rows_backward" for 80;
+    "rows_backward_elements" for 80;
+    "rows_gather" for 80;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::key::kernels;
+    use crate::rows::key::{backward_kernels, kernels};
+
+    /// Families and names of all kernels.
+    fn all() -> Vec<(&'static str, &'static str)> {
+        let forward = kernels::<f32>().into_iter().map(|kernel| (kernel.family, kernel.name));
+        let backward = backward_kernels::<f32>()
+            .into_iter()
+            .map(|kernel| (kernel.family, kernel.name));
+        forward.chain(backward).chain([("rows_gather", "gather")]).collect()
+    }
 
     #[test]
     fn every_kernel_has_an_entry_and_every_entry_a_kernel() {
         for module in ROWS {
-            let listed = kernels::<f32>()
-                .into_iter()
-                .filter(|kernel| kernel.family == module.family);
-            let mut names: Vec<_> = listed.map(|kernel| kernel.name).collect();
+            let listed = all().into_iter().filter(|(family, _)| *family == module.family);
+            let mut names: Vec<_> = listed.map(|(_, name)| name).collect();
             let mut entries: Vec<_> = module.entries().collect();
             names.sort_unstable();
             entries.sort_unstable();
             assert!(!names.is_empty(), "{}", module.family);
             assert_eq!(names, entries, "{} {}", module.family, module.data);
         }
-        for kernel in kernels::<f32>() {
-            assert!(
-                ROWS.iter().any(|module| module.family == kernel.family),
-                "{}",
-                kernel.family
-            );
+        for (family, _) in all() {
+            assert!(ROWS.iter().any(|module| module.family == family), "{family}");
         }
     }
 }

@@ -54,26 +54,44 @@ impl Module {
 }
 
 /// The families of kernels for rows.
-const ROWS: [&str; 11] = [
+const ROWS: [&str; 23] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_wide",
     "rows_forward_piecewise",
-    "rows_forward_smooth",
+    "rows_forward_any",
     "rows_forward_runs_piecewise",
-    "rows_forward_runs_smooth",
-    "rows_forward_elements_piecewise",
-    "rows_forward_elements_smooth",
-    "rows_forward_elements_runs_piecewise",
-    "rows_forward_elements_runs_smooth",
+    "rows_forward_runs_any",
+    "rows_forward_elements",
+    "rows_forward_elements_runs",
+    "rows_long",
+    "rows_long_runs",
+    "rows_long_elements",
+    "rows_long_elements_runs",
+    "rows_cluster",
+    "rows_cluster_runs",
+    "rows_long_plain",
+    "rows_long_runs_plain",
+    "rows_cluster_plain",
+    "rows_cluster_runs_plain",
+    "rows_backward_plain",
+    "rows_backward",
+    "rows_backward_elements",
+    "rows_gather",
 ];
 
-/// A thread that holds one or two vectors leaves room for the largest block.
-fn by_accesses(kernel: &str) -> u32 {
-    if kernel.contains("_v1") || kernel.contains("_v2") {
-        1024
-    } else {
-        512
+/// As `Key::max_threads` has it: what a kernel holds and does leaves room for so many.
+fn max_threads(family: &str) -> fn(&str) -> u32 {
+    match family {
+        "rows_forward_lanes"
+        | "rows_forward_block"
+        | "rows_forward_wide"
+        | "rows_forward_piecewise"
+        | "rows_forward_runs_piecewise" => |kernel| {
+            let short = kernel.contains("_v1") || kernel.contains("_v2");
+            if short { 1024 } else { 512 }
+        },
+        _ => |_| 512,
     }
 }
 
@@ -94,11 +112,12 @@ pub fn modules() -> Vec<Module> {
         DATA.map(|data| Module {
             family,
             data: Some(data),
-            target: SM_80,
-            max_threads: match family {
-                _ if family.contains("smooth") || family.contains("elements") => |_| 512,
-                _ => by_accesses,
+            target: if family.starts_with("rows_cluster") {
+                SM_90
+            } else {
+                SM_80
             },
+            max_threads: max_threads(family),
             committed: true,
         })
     });

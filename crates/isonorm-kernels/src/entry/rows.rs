@@ -4,10 +4,14 @@
 #![allow(unused_imports)]
 
 use crate::rows::access::{Elements, Vectors};
-use crate::rows::epilogue::{Piecewise, Plain, Smooth};
-use crate::rows::forward::{Args, Of, forward};
-use crate::rows::list::forward_kernels;
+use crate::rows::backward;
+use crate::rows::epilogue::{Any, Piecewise, Plain};
+use crate::rows::forward::{self, Of};
+use crate::rows::gather;
+use crate::rows::list::{backward_kernels, forward_kernels};
+use crate::rows::long;
 use crate::rows::parameters::{ByColumn, ByRun};
+use crate::rows::spread::{Alone, Cluster, Grid};
 use crate::rows::statistics::{Centred, Given, Uncentred};
 use crate::rows::team::{Block, Lanes};
 
@@ -20,20 +24,33 @@ type Element = isonorm_math::F16;
 type Element = f32;
 
 macro_rules! entries {
-    ($($family:literal { $($name:ident: $statistics:ty, $team:ty, $access:ty, $accesses:literal, $map:ty, $epilogue:ty,
+    ($($family:literal by $function:ident { $($name:ident: $statistics:ty, $team:ty, $access:ty, $accesses:literal, $map:ty, $epilogue:ty,
         $residual:literal, $ahead:literal;)* })*) => {$($(
-        /// See [`forward`].
+        /// See the function that it is made of.
         ///
         /// # Safety
         ///
-        /// See [`forward`].
+        /// The same.
         #[cfg(isonorm_module = $family)]
         #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $name(args: Args<Element>) {
+        pub unsafe extern "ptx-kernel" fn $name(args: $function::Args<Element>) {
             // SAFETY: the caller's.
-            unsafe { forward::<Element, Of<$statistics, $team, $access, $map, $epilogue, $residual, $ahead>, $accesses>(&args) };
+            unsafe { $function::$function::<Element, Of<$statistics, $team, $access, $map, $epilogue, $residual, $ahead>, $accesses>(&args) };
         }
     )*)*};
 }
 
 forward_kernels!(entries);
+backward_kernels!(entries);
+
+/// See [`gather`](gather::gather).
+///
+/// # Safety
+///
+/// The same.
+#[cfg(isonorm_module = "rows_gather")]
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn gather(args: gather::Args<Element>) {
+    // SAFETY: the caller's.
+    unsafe { gather::gather(&args) };
+}

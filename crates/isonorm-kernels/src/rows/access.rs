@@ -6,10 +6,10 @@
 use isonorm_math::{Bf16, Element, F16};
 
 use super::lanes::Lanes;
-use crate::simt;
+use crate::simt::{self, Shared, Word};
 
 /// An element type that kernels read and write: `f32`, [`F16`], [`Bf16`].
-pub trait Data: Element<Acc = f32> {
+pub trait Data: Element<Acc = f32> + Word {
     /// As many numbers as 16 bytes hold.
     type Lanes: Lanes;
 
@@ -81,6 +81,18 @@ impl Data for f32 {
 
 macro_rules! data_16 {
     ($type:ident) => {
+        impl Word for $type {
+            #[inline(always)]
+            fn to_word(self) -> u32 {
+                self.0.into()
+            }
+
+            #[inline(always)]
+            fn from_word(bits: u32) -> Self {
+                $type(bits as u16)
+            }
+        }
+
         impl Data for $type {
             type Lanes = [f32; 8];
 
@@ -173,6 +185,23 @@ pub trait Access {
     /// `place` may be written, and is aligned to the width.
     unsafe fn store<T: Data>(place: *mut T, raw: Self::Raw<T>);
 
+    /// Bytes that an access takes in shared memory.
+    const KEPT_BYTES: u32;
+
+    /// Keeps what was loaded in shared memory.
+    ///
+    /// # Safety
+    ///
+    /// [`KEPT_BYTES`](Access::KEPT_BYTES) from `place` on belong to this thread, aligned to as many.
+    unsafe fn keep<T: Data>(place: Shared<u32>, raw: Self::Raw<T>);
+
+    /// What [`keep`](Access::keep) has kept.
+    ///
+    /// # Safety
+    ///
+    /// This thread has kept it there.
+    unsafe fn kept<T: Data>(place: Shared<u32>) -> Self::Raw<T>;
+
     /// The numbers.
     fn unpack<T: Data>(raw: Self::Raw<T>) -> Self::Numbers<T>;
 
@@ -216,6 +245,20 @@ impl Access for Vectors {
         unsafe { simt::store_128(place.cast(), raw) };
     }
 
+    const KEPT_BYTES: u32 = 16;
+
+    #[inline(always)]
+    unsafe fn keep<T: Data>(place: Shared<u32>, raw: [u32; 4]) {
+        // SAFETY: the caller's.
+        unsafe { simt::shared_store_128(place, raw) };
+    }
+
+    #[inline(always)]
+    unsafe fn kept<T: Data>(place: Shared<u32>) -> [u32; 4] {
+        // SAFETY: the caller's.
+        unsafe { simt::shared_load_128(place) }
+    }
+
     #[inline(always)]
     fn unpack<T: Data>(raw: [u32; 4]) -> T::Lanes {
         T::unpack(raw)
@@ -255,6 +298,20 @@ impl Access for Elements {
     unsafe fn store<T: Data>(place: *mut T, raw: T) {
         // SAFETY: the caller's.
         unsafe { T::store(place, raw) };
+    }
+
+    const KEPT_BYTES: u32 = 4;
+
+    #[inline(always)]
+    unsafe fn keep<T: Data>(place: Shared<u32>, raw: T) {
+        // SAFETY: the caller's.
+        unsafe { simt::shared_store(place, raw.to_word()) };
+    }
+
+    #[inline(always)]
+    unsafe fn kept<T: Data>(place: Shared<u32>) -> T {
+        // SAFETY: the caller's.
+        T::from_word(unsafe { simt::shared_load(place) })
     }
 
     #[inline(always)]

@@ -11,7 +11,7 @@ use crate::simt;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(C)]
 pub struct Told {
-    /// Its number within the class.
+    /// Its number.
     kind: u32,
     /// The factor for negative z, of a leaky ReLU.
     slope: f32,
@@ -24,34 +24,30 @@ pub enum Class {
     Plain,
     /// Identity, ReLU, leaky ReLU.
     Piecewise,
-    /// SiLU, GELU, GELU-tanh, sigmoid, tanh, hard-swish.
-    Smooth,
+    /// All of them.
+    Any,
 }
 
-/// Numbers of the piecewise activations.
-mod piecewise {
+/// The numbers of activations.
+mod kind {
     pub const IDENTITY: u32 = 0;
     pub const RELU: u32 = 1;
     pub const LEAKY_RELU: u32 = 2;
-}
-
-/// Numbers of the smooth ones.
-mod smooth {
-    pub const SILU: u32 = 0;
-    pub const GELU: u32 = 1;
-    pub const GELU_TANH: u32 = 2;
-    pub const SIGMOID: u32 = 3;
-    pub const TANH: u32 = 4;
-    pub const HARD_SWISH: u32 = 5;
+    pub const SILU: u32 = 3;
+    pub const GELU: u32 = 4;
+    pub const GELU_TANH: u32 = 5;
+    pub const SIGMOID: u32 = 6;
+    pub const TANH: u32 = 7;
+    pub const HARD_SWISH: u32 = 8;
 }
 
 impl Class {
     /// Whether its kernels have this activation.
     pub fn has(self, activation: Activation) -> bool {
         match activation {
-            Activation::Identity => self != Class::Smooth,
-            Activation::Relu | Activation::LeakyRelu { .. } => self == Class::Piecewise,
-            _ => self == Class::Smooth,
+            Activation::Identity => true,
+            Activation::Relu | Activation::LeakyRelu { .. } => self != Class::Plain,
+            _ => self == Class::Any,
         }
     }
 }
@@ -59,15 +55,15 @@ impl Class {
 impl From<Activation> for Told {
     fn from(activation: Activation) -> Told {
         let kind = match activation {
-            Activation::Identity => piecewise::IDENTITY,
-            Activation::Relu => piecewise::RELU,
-            Activation::LeakyRelu { .. } => piecewise::LEAKY_RELU,
-            Activation::Silu => smooth::SILU,
-            Activation::Gelu => smooth::GELU,
-            Activation::GeluTanh => smooth::GELU_TANH,
-            Activation::Sigmoid => smooth::SIGMOID,
-            Activation::Tanh => smooth::TANH,
-            Activation::HardSwish => smooth::HARD_SWISH,
+            Activation::Identity => kind::IDENTITY,
+            Activation::Relu => kind::RELU,
+            Activation::LeakyRelu { .. } => kind::LEAKY_RELU,
+            Activation::Silu => kind::SILU,
+            Activation::Gelu => kind::GELU,
+            Activation::GeluTanh => kind::GELU_TANH,
+            Activation::Sigmoid => kind::SIGMOID,
+            Activation::Tanh => kind::TANH,
+            Activation::HardSwish => kind::HARD_SWISH,
         };
         let slope = match activation {
             Activation::LeakyRelu { slope } => slope as f32,
@@ -98,8 +94,8 @@ pub struct Plain;
 /// Identity, ReLU, leaky ReLU.
 pub struct Piecewise;
 
-/// SiLU, GELU, GELU-tanh, sigmoid, tanh, hard-swish.
-pub struct Smooth;
+/// All activations.
+pub struct Any;
 
 impl Told {
     #[inline(always)]
@@ -153,8 +149,8 @@ impl Epilogue for Piecewise {
     #[inline(always)]
     fn apply<L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
         match told.kind {
-            piecewise::IDENTITY => z,
-            piecewise::RELU => each(z, |z| z.map(|z| Relu.apply(z))),
+            kind::IDENTITY => z,
+            kind::RELU => each(z, |z| z.map(|z| Relu.apply(z))),
             _ => each(z, |z| z.map(|z| told.leaky().apply(z))),
         }
     }
@@ -162,37 +158,43 @@ impl Epilogue for Piecewise {
     #[inline(always)]
     fn derivative<L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
         match told.kind {
-            piecewise::IDENTITY => [L::splat(1.0); V],
-            piecewise::RELU => each(z, |z| z.map(|z| Relu.derivative(z))),
+            kind::IDENTITY => [L::splat(1.0); V],
+            kind::RELU => each(z, |z| z.map(|z| Relu.derivative(z))),
             _ => each(z, |z| z.map(|z| told.leaky().derivative(z))),
         }
     }
 }
 
-impl Epilogue for Smooth {
-    const CLASS: Class = Class::Smooth;
+impl Epilogue for Any {
+    const CLASS: Class = Class::Any;
     const LARGE: bool = true;
 
     #[inline(always)]
     fn apply<L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
+        if told.kind <= kind::LEAKY_RELU {
+            return Piecewise::apply(z, told);
+        }
         each_rolled(z, |z| match told.kind {
-            smooth::SILU => Silu.apply(z),
-            smooth::GELU => Gelu.apply(z),
-            smooth::GELU_TANH => GeluTanh.apply(z),
-            smooth::SIGMOID => Sigmoid.apply(z),
-            smooth::TANH => Tanh.apply(z),
+            kind::SILU => Silu.apply(z),
+            kind::GELU => Gelu.apply(z),
+            kind::GELU_TANH => GeluTanh.apply(z),
+            kind::SIGMOID => Sigmoid.apply(z),
+            kind::TANH => Tanh.apply(z),
             _ => HardSwish.apply(z),
         })
     }
 
     #[inline(always)]
     fn derivative<L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
+        if told.kind <= kind::LEAKY_RELU {
+            return Piecewise::derivative(z, told);
+        }
         each_rolled(z, |z| match told.kind {
-            smooth::SILU => Silu.derivative(z),
-            smooth::GELU => Gelu.derivative(z),
-            smooth::GELU_TANH => GeluTanh.derivative(z),
-            smooth::SIGMOID => Sigmoid.derivative(z),
-            smooth::TANH => Tanh.derivative(z),
+            kind::SILU => Silu.derivative(z),
+            kind::GELU => Gelu.derivative(z),
+            kind::GELU_TANH => GeluTanh.derivative(z),
+            kind::SIGMOID => Sigmoid.derivative(z),
+            kind::TANH => Tanh.derivative(z),
             _ => HardSwish.derivative(z),
         })
     }

@@ -17,17 +17,17 @@ use isonorm_math::{Normalizer, normalize};
 use super::access::{Access, Data, Span, width};
 use super::epilogue::{Epilogue, Told};
 use super::lanes::{Lanes, unrolled};
-use super::parameters::{Map, Parameters};
+use super::parameters::{Affine, Map, Parameters, at_least_one};
 use super::statistics::{Held, Statistics};
-use super::team::Team;
+use super::team::{Owns, Team};
 use crate::simt;
 
 /// What a kernel is specialised on, besides the element type and the number of accesses.
 pub trait Spec {
     /// Where mean and rstd come from.
     type Statistics: Statistics;
-    /// Who owns a row.
-    type Team: Team;
+    /// Who owns a row: a [`Team`], or, of long rows, a [`Spread`](super::spread::Spread).
+    type Team: Owns;
     /// The width of an access.
     type Access: Access;
     /// Which parameter belongs to an element.
@@ -43,7 +43,7 @@ pub trait Spec {
 /// A [`Spec`], spelled out.
 pub struct Of<S, G, A, M, E, const RESIDUAL: bool, const AHEAD: bool>(PhantomData<(S, G, A, M, E)>);
 
-impl<S: Statistics, G: Team, A: Access, M: Map, E: Epilogue, const RESIDUAL: bool, const AHEAD: bool> Spec
+impl<S: Statistics, G: Owns, A: Access, M: Map, E: Epilogue, const RESIDUAL: bool, const AHEAD: bool> Spec
     for Of<S, G, A, M, E, RESIDUAL, AHEAD>
 {
     type Statistics = S;
@@ -56,9 +56,6 @@ impl<S: Statistics, G: Team, A: Access, M: Map, E: Epilogue, const RESIDUAL: boo
 }
 
 /// What a kernel is told at launch. Strides are from row to row, in elements; null pointers leave a part out.
-///
-/// Parameters are `f32`, or of the data's type; there are `runs` of them for each of `sets` sets, and row `r` belongs to set
-/// `r mod sets`. LayerNorm has one set.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Args<T> {
@@ -70,10 +67,8 @@ pub struct Args<T> {
     pub stream: *mut T,
     /// `[rows, columns]`; may be `x` or `residual`.
     pub y: *mut T,
-    /// `[columns]`, or `[sets, runs]`; or null for 1.
-    pub weight: *const u8,
-    /// As `weight`; or null for 0.
-    pub bias: *const u8,
+    /// Weight and bias.
+    pub affine: Affine,
     /// `[sets]`, in the parameters' type: the mean, where statistics are given.
     pub given_mean: *const u8,
     /// `[sets]`, in the parameters' type: the variance, where statistics are given.
@@ -84,6 +79,8 @@ pub struct Args<T> {
     pub rstd: *mut f32,
     /// How many rows.
     pub rows: u64,
+    /// Elements of a row; at least 1, and what the kernel's key fits.
+    pub columns: u64,
     /// From a row of `x` to the next.
     pub x_stride: u64,
     /// From a row of `residual` to the next.
@@ -92,54 +89,18 @@ pub struct Args<T> {
     pub stream_stride: u64,
     /// From a row of `y` to the next.
     pub y_stride: u64,
-    /// Elements of a row; at least 1, and what the kernel's key fits.
-    pub columns: u32,
-    /// Sets of parameters; at least 1.
-    pub sets: u32,
-    /// Parameters of a set.
-    pub runs: u32,
-    /// Columns that share a parameter; at least 1.
-    pub run: u32,
-    /// Whether parameters and given statistics have the data's type (1), or are `f32` (0).
-    pub parameters_as_data: u32,
     /// Added to the variance.
     pub eps: f32,
     /// The activation, of the class that the kernel is for.
     pub activation: Told,
-}
-
-fn at_least_one(number: u32) -> NonZero<u32> {
-    NonZero::new(number).unwrap_or(NonZero::<u32>::MIN)
-}
-
-impl<T: Data> Args<T> {
-    #[inline(always)]
-    pub(super) fn run(&self) -> NonZero<u32> {
-        at_least_one(self.run)
-    }
-
-    /// Whether parameters have to be turned into `f32`.
-    #[inline(always)]
-    pub(super) fn has_narrow_parameters(&self) -> bool {
-        size_of::<T>() < 4 && self.parameters_as_data != 0
-    }
-
-    /// One parameter as a number.
-    ///
-    /// # Safety
-    ///
-    /// `base` points to more than `index` parameters, in the type that `self` says.
-    #[inline(always)]
-    pub(super) unsafe fn parameter(&self, base: *const u8, index: u32) -> f32 {
-        // SAFETY: the caller's.
-        unsafe {
-            if self.has_narrow_parameters() {
-                T::load_keep(base.cast::<T>().wrapping_add(index as usize)).to_acc()
-            } else {
-                f32::load_keep(base.cast::<f32>().wrapping_add(index as usize))
-            }
-        }
-    }
+    /// Blocks that share a row; for kernels of long rows, with these four.
+    pub blocks: u32,
+    /// Tiles of its share that a block keeps in shared memory.
+    pub kept: u32,
+    /// `[grid / blocks, 2, blocks, 3]`: where a grid exchanges moments; or null.
+    pub moments: *mut f32,
+    /// `[grid / blocks]`, 0 before the launch: how many blocks have written theirs; or null.
+    pub arrived: *mut u32,
 }
 
 /// Normalizes the rows. For a grid of any size.
@@ -149,11 +110,16 @@ impl<T: Data> Args<T> {
 /// The pointers of `args` are null where that is allowed, or point to what is said there, aligned to the accesses. Blocks have
 /// the shared memory that the team needs, and rows are not longer than the team holds.
 #[inline(always)]
-pub unsafe fn forward<T: Data, S: Spec, const V: usize>(args: &Args<T>) {
+pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<T>) {
     let mut team = S::Team::new();
-    let span = Span::new(team.rank(), team.threads(), width::<T, S::Access>(), args.columns);
+    let span = Span::new(
+        team.rank(),
+        team.threads(),
+        width::<T, S::Access>(),
+        args.columns as u32,
+    );
     let (mut first_row, step) = (team.first_row(), team.row_step());
-    let sets = at_least_one(args.sets);
+    let sets = at_least_one(args.affine.sets);
     // The set of the team's first row, and how many sets further its next row is.
     let wrapped = |row: u64| (row % NonZero::<u64>::from(sets)) as u32;
     let (mut set, set_step) = (wrapped(first_row + u64::from(team.own_row())), wrapped(step));
@@ -163,7 +129,7 @@ pub unsafe fn forward<T: Data, S: Spec, const V: usize>(args: &Args<T>) {
         of: PhantomData,
     };
     // SAFETY: the caller's.
-    let mut parameters = unsafe { <S::Map as Map>::Of::<T, S::Access, V>::new(args, span) };
+    let mut parameters = unsafe { <S::Map as Map>::Of::<T, S::Access, V>::new(&args.affine, span) };
     let mut ahead = None;
     if S::AHEAD {
         ahead = Some(walk.load(first_row + u64::from(team.own_row())));
@@ -184,7 +150,7 @@ pub unsafe fn forward<T: Data, S: Spec, const V: usize>(args: &Args<T>) {
 
 /// The set `step` further on, around the end; both are below `sets`.
 #[inline(always)]
-fn next_set(set: u32, step: u32, sets: NonZero<u32>) -> u32 {
+pub(super) fn next_set(set: u32, step: u32, sets: NonZero<u32>) -> u32 {
     let left = sets.get() - set;
     if step >= left { step - left } else { set + step }
 }
@@ -213,7 +179,7 @@ struct Walk<'a, T: Data, S: Spec, const V: usize> {
     of: PhantomData<S>,
 }
 
-impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
+impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     /// Part `v` of a row of some tensor.
     #[inline(always)]
     fn place(&self, base: *const T, row: u64, stride: u64, v: usize) -> *const T {
@@ -289,7 +255,7 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
     ) {
         let args = self.args;
         // SAFETY: the caller's.
-        unsafe { parameters.fetch(args, self.span, set) };
+        unsafe { parameters.fetch(&args.affine, self.span, set) };
         if self.has_stream() {
             self.add_residual(loaded);
         }
@@ -386,7 +352,7 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
     ) {
         let reads = <<S::Map as Map>::Of<T, S::Access, V> as Parameters<T, S::Access, V>>::READS;
         // One branch a row, not one a parameter.
-        if reads && self.args.has_narrow_parameters() {
+        if reads && self.args.affine.is_narrow::<T>() {
             unrolled::<V>(|v| {
                 if self.has(v) {
                     // SAFETY: the caller's, for a part that the row has.
@@ -416,7 +382,7 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
         v: usize,
     ) -> <S::Access as Access>::Numbers<T> {
         // SAFETY: the caller's.
-        let [weight, bias] = unsafe { parameters.at::<NARROW>(self.args, self.span, v) };
+        let [weight, bias] = unsafe { parameters.at::<NARROW>(&self.args.affine, self.span, v) };
         let xhat = S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
         let z = xhat.zip3(weight, bias, normalize::affine);
         if self.has_residual() && !self.has_stream() {
@@ -435,8 +401,9 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
     }
 }
 
+/// Saves a number of a row, where there is a place for it.
 #[inline(always)]
-unsafe fn save(place: *mut f32, row: u64, value: f32) {
+pub(super) unsafe fn save(place: *mut f32, row: u64, value: f32) {
     if !place.is_null() {
         // SAFETY: the caller's: there is a number for each row.
         unsafe { simt::store_32(place.wrapping_add(row as usize).cast(), value.to_bits()) };

@@ -2,18 +2,32 @@
 
 use super::Data;
 use super::access::{Access, Elements, Vectors, Width};
-use super::epilogue::{Class, Epilogue, Piecewise, Plain, Smooth};
+use super::backward::{self, backward};
+use super::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
 use super::forward::{Args, Of, Spec, forward};
-use super::list::forward_kernels;
+use super::list::{backward_kernels, forward_kernels};
+use super::long::long;
 use super::parameters::{ByColumn, ByRun, Map, Sharing};
+use super::spread::{Alone, Cluster, Grid, HEAD_BYTES};
 use super::statistics::{Centred, Given, Op, Statistics, Uncentred};
-use super::team::{Block, Lanes, Owner, Team};
+use super::team::{Block, Lanes, Owner, Owns};
 use crate::block;
 use crate::simt::WARP;
+
+/// The direction of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// y from x.
+    Forward,
+    /// dx and the parameters' gradients from x and dy.
+    Backward,
+}
 
 /// What a kernel is specialised on, besides the element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
+    /// Forward or backward.
+    pub pass: Pass,
     /// Where mean and rstd come from.
     pub op: Op,
     /// Who owns a row.
@@ -33,8 +47,13 @@ pub struct Key {
 }
 
 impl Key {
-    fn of<S: Spec>(accesses: usize) -> Key {
+    fn of<S: Spec>(function: &str, accesses: usize) -> Key {
         Key {
+            pass: if function == "backward" {
+                Pass::Backward
+            } else {
+                Pass::Forward
+            },
             op: S::Statistics::OP,
             owner: S::Team::OWNER,
             width: S::Access::WIDTH,
@@ -48,8 +67,9 @@ impl Key {
 
     /// Threads of a block, at most: the registers are divided for that many.
     pub fn max_threads(&self) -> u32 {
-        let large = self.width == Width::Element || self.class == Class::Smooth || self.accesses > 2;
-        if large { 512 } else { 1024 }
+        let small = self.width == Width::Vector && self.class != Class::Any && self.accesses <= 2;
+        let small = small && self.pass == Pass::Forward && !self.is_long();
+        if small { 1024 } else { 512 }
     }
 
     /// Elements of an access.
@@ -64,13 +84,23 @@ impl Key {
     pub fn team_threads(&self, threads: u32) -> u32 {
         match self.owner {
             Owner::Lanes(lanes) => lanes,
-            Owner::Block => threads,
+            _ => threads,
         }
     }
 
     /// Rows that a block of `threads` threads has at a time.
     pub fn teams(&self, threads: u32) -> u32 {
         threads / self.team_threads(threads)
+    }
+
+    /// Whether rows may be longer than the registers.
+    pub fn is_long(&self) -> bool {
+        matches!(self.owner, Owner::Alone | Owner::Cluster | Owner::Grid)
+    }
+
+    /// Elements of a tile of a long row, which a block of `threads` threads has at a time.
+    pub fn tile_elements(&self, threads: u32, element_bytes: u32) -> u32 {
+        threads * self.accesses * self.access_elements(element_bytes)
     }
 
     /// Whether the teams of blocks of `threads` threads hold rows of so many elements of `element_bytes`. Vectors have to fill
@@ -86,14 +116,19 @@ impl Key {
             Width::Element => 0,
         };
         let block = threads.is_multiple_of(WARP) && (WARP..=self.max_threads()).contains(&threads);
-        block && (least.max(1)..=most).contains(&accesses)
+        block && (self.is_long() || (least.max(1)..=most).contains(&accesses))
     }
 
-    /// Bytes of dynamic shared memory of a block.
-    pub fn shared_bytes(&self) -> u32 {
+    /// Bytes of dynamic shared memory of a block of `threads` threads that keeps so many tiles; 0 of them unless rows are long.
+    pub fn shared_bytes(&self, threads: u32, kept: u32) -> u32 {
+        let access_bytes = match self.width {
+            Width::Vector => Vectors::KEPT_BYTES,
+            Width::Element => Elements::KEPT_BYTES,
+        };
         match self.owner {
             Owner::Lanes(_) => 0,
             Owner::Block => block::SCRATCH_BYTES,
+            _ => HEAD_BYTES + kept * threads * self.accesses * access_bytes,
         }
     }
 
@@ -108,14 +143,22 @@ impl Key {
             Owner::Lanes(WARP) => "warp".into(),
             Owner::Lanes(lanes) => format!("lanes{lanes}"),
             Owner::Block => "block".into(),
+            Owner::Alone => "alone".into(),
+            Owner::Cluster => "cluster".into(),
+            Owner::Grid => "grid".into(),
         };
-        let ahead = if self.ahead { "_ahead" } else { "" };
+        let ahead = if self.ahead && !self.is_long() { "_ahead" } else { "" };
         format!("{op}_{owner}_v{}{ahead}", self.accesses)
     }
 
     /// The family of kernels that it belongs to: there is a module of it for each element type.
     pub fn family(&self) -> String {
-        let mut name = String::from("rows_forward");
+        let mut name = String::from(match self.owner {
+            _ if self.pass == Pass::Backward => "rows_backward",
+            Owner::Lanes(_) | Owner::Block => "rows_forward",
+            Owner::Alone | Owner::Grid => "rows_long",
+            Owner::Cluster => "rows_cluster",
+        });
         if self.width == Width::Element {
             name += "_elements";
         }
@@ -123,19 +166,21 @@ impl Key {
             name += "_runs";
         }
         name += match (self.class, self.owner) {
+            (Class::Plain, _) if self.is_long() || self.pass == Pass::Backward => "_plain",
             (Class::Plain, _) if self.accesses > 2 => "_wide",
             (Class::Plain, Owner::Lanes(_)) => "_lanes",
-            (Class::Plain, Owner::Block) => "_block",
+            (Class::Plain, _) => "_block",
             (Class::Piecewise, _) => "_piecewise",
-            (Class::Smooth, _) => "_smooth",
+            (Class::Any, _) if self.width == Width::Element || self.is_long() || self.pass == Pass::Backward => "",
+            (Class::Any, _) => "_any",
         };
         name
     }
 }
 
-/// A kernel as the interpreter runs it.
+/// A kernel as the interpreter runs it, with what it is told at launch.
 #[derive(Clone, Copy, Debug)]
-pub struct Kernel<T> {
+pub struct Kernel<A> {
     /// The family that it is listed in.
     pub family: &'static str,
     /// The name that it is listed under.
@@ -143,25 +188,30 @@ pub struct Kernel<T> {
     /// What it is for.
     pub key: Key,
     /// Runs it as one thread of the interpreter. What the launch was not given is a fault there.
-    pub run: unsafe fn(&Args<T>),
+    pub run: unsafe fn(&A),
 }
 
 macro_rules! kernels {
-    ($($family:literal { $($name:ident: $statistics:ty, $team:ty, $access:ty, $accesses:literal, $map:ty, $epilogue:ty,
-        $residual:literal, $ahead:literal;)* })*) => {
-        /// All kernels that there are.
-        pub fn kernels<T: Data>() -> Vec<Kernel<T>> {
-            vec![$($(Kernel {
-                family: $family,
-                name: stringify!($name),
-                key: Key::of::<Of<$statistics, $team, $access, $map, $epilogue, $residual, $ahead>>($accesses),
-                run: forward::<T, Of<$statistics, $team, $access, $map, $epilogue, $residual, $ahead>, $accesses>,
-            }),*),*]
-        }
+    ($($family:literal by $function:ident { $($name:ident: $statistics:ty, $team:ty, $access:ty, $accesses:literal, $map:ty,
+        $epilogue:ty, $residual:literal, $ahead:literal;)* })*) => {
+        vec![$($(Kernel {
+            family: $family,
+            name: stringify!($name),
+            key: Key::of::<Of<$statistics, $team, $access, $map, $epilogue, $residual, $ahead>>(stringify!($function), $accesses),
+            run: $function::<T, Of<$statistics, $team, $access, $map, $epilogue, $residual, $ahead>, $accesses>,
+        }),*),*]
     };
 }
 
-forward_kernels!(kernels);
+/// All kernels of the forward pass.
+pub fn kernels<T: Data>() -> Vec<Kernel<Args<T>>> {
+    forward_kernels!(kernels)
+}
+
+/// All kernels of the backward pass.
+pub fn backward_kernels<T: Data>() -> Vec<Kernel<backward::Args<T>>> {
+    backward_kernels!(kernels)
+}
 
 #[cfg(test)]
 mod tests {
@@ -169,9 +219,14 @@ mod tests {
 
     #[test]
     fn the_list_says_what_the_keys_say() {
-        for kernel in kernels::<f32>() {
-            assert_eq!(kernel.name, kernel.key.name());
-            assert_eq!(kernel.family, kernel.key.family(), "{}", kernel.name);
+        let forward = kernels::<f32>()
+            .into_iter()
+            .map(|kernel| (kernel.family, kernel.name, kernel.key));
+        let backward = backward_kernels::<f32>()
+            .into_iter()
+            .map(|kernel| (kernel.family, kernel.name, kernel.key));
+        for (family, name, key) in forward.chain(backward) {
+            assert_eq!((family, name), (key.family().as_str(), key.name().as_str()));
         }
     }
 

@@ -70,6 +70,13 @@ pub trait Lanes: Copy {
     ///
     /// They may be read, nothing writes them during the kernel, and where there are several they are aligned to 16 bytes.
     unsafe fn load_keep(place: *const f32) -> Self;
+
+    /// Writes them as `f32` to global memory.
+    ///
+    /// # Safety
+    ///
+    /// They may be written, and where there are several they are aligned to 16 bytes.
+    unsafe fn store(self, place: *mut f32);
 }
 
 impl Lanes for [f32; 1] {
@@ -109,6 +116,12 @@ impl Lanes for [f32; 1] {
     unsafe fn load_keep(place: *const f32) -> Self {
         // SAFETY: the caller's.
         [f32::from_bits(unsafe { simt::load_32_keep(place.cast()) })]
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, place: *mut f32) {
+        // SAFETY: the caller's.
+        unsafe { simt::store_32(place.cast(), self[0].to_bits()) };
     }
 }
 
@@ -169,6 +182,15 @@ macro_rules! lanes {
                     numbers[$d] = f32::from_bits(quarter[3]);
                 )*
                 numbers
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, place: *mut f32) {
+                $(
+                    let quarter = [self[$a], self[$b], self[$c], self[$d]].map(f32::to_bits);
+                    // SAFETY: the caller's.
+                    unsafe { simt::store_128(place.wrapping_add(4 * $quarter).cast(), quarter) };
+                )*
             }
         }
     };

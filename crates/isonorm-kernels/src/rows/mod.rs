@@ -4,7 +4,10 @@
 //! | file | room |
 //! |---|---|
 //! | [`forward`] | the forward pass, over what the others do |
-//! | [`team`] | who owns a row |
+//! | [`long`] | the forward pass over rows that are longer than registers |
+//! | [`backward`], [`gather`] | the backward pass, and the sum of what its teams have summed |
+//! | [`team`] | who owns a row, and holds it |
+//! | [`spread`] | how a long row is spread over blocks |
 //! | [`access`] | how a thread reaches its part of a row |
 //! | [`statistics`] | from a row to what it is normalized with |
 //! | [`parameters`] | weight and bias of a row |
@@ -13,13 +16,17 @@
 //! | `list`, [`key`] | which kernels there are, and what the host knows of them |
 
 pub mod access;
+pub mod backward;
 pub mod epilogue;
 pub mod forward;
+pub mod gather;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod key;
 mod lanes;
 pub(crate) mod list;
+pub mod long;
 pub mod parameters;
+pub mod spread;
 pub mod statistics;
 pub mod team;
 

@@ -135,7 +135,8 @@ impl Statistics for Uncentred {
 }
 
 /// A normalizer that takes no mean off.
-fn uncentred(rstd: f32) -> Normalizer<f32> {
+#[inline(always)]
+pub(super) fn uncentred(rstd: f32) -> Normalizer<f32> {
     Normalizer {
         centre: 0.0,
         rstd,
@@ -154,24 +155,35 @@ impl Statistics for Given {
         args: &Args<T>,
         _team: &mut G,
     ) -> (f32, Normalizer<f32>) {
-        // SAFETY: the caller's: a number for each set of parameters.
-        let (mean, variance) = unsafe {
-            (
-                args.parameter(args.given_mean, row.set),
-                args.parameter(args.given_variance, row.set),
-            )
-        };
-        let moments = Moments {
-            count: 1.0,
-            mean,
-            m2: variance,
-        };
-        let rstd = moments.rstd(args.eps);
-        let normalizer = Normalizer {
-            centre: mean,
-            rstd,
-            offset: 0.0,
-        };
-        (mean, normalizer)
+        // SAFETY: the caller's.
+        unsafe { given(args, row.set) }
     }
+}
+
+/// The mean that is told for a set of parameters, and what normalizes.
+///
+/// # Safety
+///
+/// See [`Args`].
+#[inline(always)]
+pub(super) unsafe fn given<T: Data>(args: &Args<T>, set: u32) -> (f32, Normalizer<f32>) {
+    // SAFETY: the caller's: a number for each set of parameters.
+    let (mean, variance) = unsafe {
+        (
+            args.affine.parameter::<T>(args.given_mean, set),
+            args.affine.parameter::<T>(args.given_variance, set),
+        )
+    };
+    let moments = Moments {
+        count: 1.0,
+        mean,
+        m2: variance,
+    };
+    let rstd = moments.rstd(args.eps);
+    let normalizer = Normalizer {
+        centre: mean,
+        rstd,
+        offset: 0.0,
+    };
+    (mean, normalizer)
 }

@@ -11,13 +11,22 @@ pub enum Owner {
     Lanes(u32),
     /// A block.
     Block,
+    /// A block that does not hold the row.
+    Alone,
+    /// The blocks of a cluster.
+    Cluster,
+    /// Blocks of the grid.
+    Grid,
 }
 
-/// Who owns a row.
-pub trait Team: Sized {
+/// A type that stands for an [`Owner`].
+pub trait Owns {
     /// Which one.
     const OWNER: Owner;
+}
 
+/// Who owns a row, and holds it in registers.
+pub trait Team: Owns + Sized {
     /// Bytes of dynamic shared memory of a block, for the sums.
     const SHARED_BYTES: u32;
 
@@ -49,8 +58,11 @@ pub trait Team: Sized {
 /// So many neighbouring lanes of a warp: 8, 16 or 32.
 pub struct Lanes<const LANES: u32>;
 
-impl<const LANES: u32> Team for Lanes<LANES> {
+impl<const LANES: u32> Owns for Lanes<LANES> {
     const OWNER: Owner = Owner::Lanes(LANES);
+}
+
+impl<const LANES: u32> Team for Lanes<LANES> {
     const SHARED_BYTES: u32 = 0;
 
     #[inline(always)]
@@ -100,8 +112,11 @@ pub struct Block {
     scratch: Scratch,
 }
 
-impl Team for Block {
+impl Owns for Block {
     const OWNER: Owner = Owner::Block;
+}
+
+impl Team for Block {
     const SHARED_BYTES: u32 = block::SCRATCH_BYTES;
 
     #[inline(always)]

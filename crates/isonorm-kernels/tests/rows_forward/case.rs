@@ -5,7 +5,8 @@ use isonorm_kernels::rows::Data;
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::forward::Args;
 use isonorm_kernels::rows::key::Kernel;
-use isonorm_kernels::rows::parameters::Sharing;
+use isonorm_kernels::rows::parameters::{Affine, Sharing};
+use isonorm_kernels::rows::team::Owner;
 use isonorm_math::Activation;
 
 pub const EPS: f32 = 1e-5;
@@ -23,7 +24,7 @@ pub enum Residual {
 /// How a case lies in memory, and what it has.
 #[derive(Clone, Debug)]
 pub struct Case<T> {
-    pub kernel: Kernel<T>,
+    pub kernel: Kernel<Args<T>>,
     pub threads: u32,
     pub rows: usize,
     pub columns: usize,
@@ -42,6 +43,9 @@ pub struct Case<T> {
     pub activation: Activation,
     /// y, and the stream, replace what they are computed from.
     pub in_place: bool,
+    /// Blocks that share a row, and tiles that each keeps; only where rows are long.
+    pub blocks: u32,
+    pub kept: u32,
     pub seed: u64,
 }
 
@@ -78,7 +82,7 @@ fn copied<T: Copy + Default>(from: &Aligned<T>) -> Aligned<T> {
 }
 
 impl<T: Data> Case<T> {
-    pub fn new(kernel: Kernel<T>, threads: u32, columns: usize) -> Self {
+    pub fn new(kernel: Kernel<Args<T>>, threads: u32, columns: usize) -> Self {
         let by_run = kernel.key.sharing == Sharing::ByRun;
         Self {
             kernel,
@@ -93,12 +97,10 @@ impl<T: Data> Case<T> {
             sets: if by_run { 3 } else { 1 },
             run: columns,
             residual: Residual::Absent,
-            activation: if kernel.key.class.has(Activation::Identity) {
-                Activation::Identity
-            } else {
-                Activation::Silu
-            },
+            activation: Activation::Identity,
             in_place: false,
+            blocks: 1,
+            kept: 0,
             seed: columns as u64,
         }
     }
@@ -126,6 +128,9 @@ impl<T: Data> Case<T> {
 
     /// Two blocks at most, so that teams have several rows.
     fn grid(&self) -> u32 {
+        if self.kernel.key.is_long() {
+            return 2 * self.blocks;
+        }
         (self.rows as u32).div_ceil(self.kernel.key.teams(self.threads)).min(2)
     }
 
@@ -219,6 +224,8 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         output.y = copied(&input.x);
         output.stream = copied(&input.residual);
     }
+    let mut moments = vec![f32::NAN; 2 * 2 * case.blocks as usize * 3];
+    let mut arrived = [0u32; 2];
     let mut buffers = Buffers::new();
     let y = buffers.writable("y", output.y.slice_mut()).wrapping_add(case.lead);
     let stream = buffers
@@ -242,8 +249,14 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         },
         stream: if has_stream { stream } else { std::ptr::null_mut() },
         y,
-        weight: input.weight.pass(case, "weight", case.weight, &mut buffers),
-        bias: input.bias.pass(case, "bias", case.bias, &mut buffers),
+        affine: Affine {
+            weight: input.weight.pass(case, "weight", case.weight, &mut buffers),
+            bias: input.bias.pass(case, "bias", case.bias, &mut buffers),
+            run: case.run as u64,
+            sets: case.sets as u32,
+            runs: case.runs() as u32,
+            as_data: case.narrow.into(),
+        },
         given_mean: input.given_mean.pass(case, "given mean", true, &mut buffers),
         given_variance: input.given_variance.pass(case, "given variance", true, &mut buffers),
         mean: buffers.writable("mean", &mut output.mean),
@@ -253,17 +266,23 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         residual_stride: case.stride() as u64,
         stream_stride: case.stride() as u64,
         y_stride: case.stride() as u64,
-        columns: case.columns as u32,
-        sets: case.sets as u32,
-        runs: case.runs() as u32,
-        run: case.run as u32,
-        parameters_as_data: case.narrow.into(),
+        columns: case.columns as u64,
         eps: EPS,
         activation: case.activation.into(),
+        blocks: case.blocks,
+        kept: case.kept,
+        moments: buffers.writable("moments", &mut moments),
+        arrived: buffers.writable("arrived", &mut arrived),
     };
-    let launch = Launch::new(case.grid(), case.threads)
-        .shared_bytes(case.kernel.key.shared_bytes())
+    let key = &case.kernel.key;
+    let mut launch = Launch::new(case.grid(), case.threads)
+        .shared_bytes(key.shared_bytes(case.threads, case.kept))
         .seed(case.seed);
+    launch = match key.owner {
+        Owner::Cluster => launch.cluster(case.blocks),
+        Owner::Grid => launch.resident(),
+        _ => launch,
+    };
     // SAFETY: the interpreter checks every access.
     let report = launch.run(&buffers, || unsafe { (case.kernel.run)(&args) });
     output.report = report.unwrap_or_else(|fault| panic!("{case:?}: {fault}"));

@@ -2,9 +2,11 @@
 
 mod case;
 mod expect;
+mod long;
 
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::epilogue::Class;
+use isonorm_kernels::rows::forward::Args;
 use isonorm_kernels::rows::key::{Kernel, kernels};
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::statistics::Op;
@@ -26,14 +28,14 @@ const ACTIVATIONS: [Activation; 9] = [
     Activation::HardSwish,
 ];
 
-fn named<T: Rounding>(family: &str, name: &str) -> Kernel<T> {
+fn named<T: Rounding>(family: &str, name: &str) -> Kernel<Args<T>> {
     let mut all = kernels::<T>().into_iter();
     all.find(|kernel| kernel.family == family && kernel.name == name)
         .unwrap_or_else(|| panic!("no kernel {family} {name}"))
 }
 
 /// Row lengths at the ends of what a kernel holds.
-fn lengths<T: Rounding>(kernel: &Kernel<T>, threads: u32) -> Vec<usize> {
+fn lengths<T: Rounding>(kernel: &Kernel<Args<T>>, threads: u32) -> Vec<usize> {
     let bytes = size_of::<T>() as u32;
     let fitting: Vec<usize> = (1..40_000)
         .filter(|&columns| kernel.key.fits(columns, threads, bytes))
@@ -44,11 +46,16 @@ fn lengths<T: Rounding>(kernel: &Kernel<T>, threads: u32) -> Vec<usize> {
     some
 }
 
+/// Those that hold a row in registers.
+fn short_kernels<T: Rounding>() -> impl Iterator<Item = Kernel<Args<T>>> {
+    kernels::<T>().into_iter().filter(|kernel| !kernel.key.is_long())
+}
+
 fn every_kernel<T: Rounding>() {
-    for kernel in kernels::<T>() {
+    for kernel in short_kernels::<T>() {
         let threads: &[u32] = match kernel.key.owner {
             Owner::Lanes(_) => &[64],
-            Owner::Block => &[32, 160],
+            _ => &[32, 160],
         };
         for &threads in threads {
             for columns in lengths(&kernel, threads) {
@@ -80,10 +87,7 @@ fn every_kernel_bf16() {
 }
 
 fn misaligned<T: Rounding>() {
-    for kernel in kernels::<T>()
-        .into_iter()
-        .filter(|kernel| kernel.key.width == Width::Element)
-    {
+    for kernel in short_kernels::<T>().filter(|kernel| kernel.key.width == Width::Element) {
         for (lead, gap) in [(1, 0), (0, 1), (3, 2), (8, 7), (5, 8)] {
             for columns in [1, 31, 33, 127, 128] {
                 let mut case = Case::new(kernel, 64, columns);
@@ -104,10 +108,7 @@ fn elements_lie_anywhere() {
 
 #[test]
 fn vectors_may_have_gaps() {
-    for kernel in kernels::<F16>()
-        .into_iter()
-        .filter(|kernel| kernel.key.width == Width::Vector)
-    {
+    for kernel in short_kernels::<F16>().filter(|kernel| kernel.key.width == Width::Vector) {
         let columns = lengths(&kernel, 64)[0];
         let mut case = Case::new(kernel, 64, columns);
         (case.lead, case.gap) = (16, 8);
@@ -118,7 +119,7 @@ fn vectors_may_have_gaps() {
 
 #[test]
 fn every_activation_with_every_residual() {
-    for kernel in kernels::<f32>().into_iter().filter(|kernel| kernel.key.residual) {
+    for kernel in short_kernels::<f32>().filter(|kernel| kernel.key.residual) {
         for activation in ACTIVATIONS.into_iter().filter(|&a| kernel.key.class.has(a)) {
             for residual in [Residual::Absent, Residual::Added, Residual::Stream] {
                 let mut case = Case::new(kernel, 64, lengths(&kernel, 64)[0]);
@@ -134,7 +135,7 @@ fn every_activation_is_somewhere() {
     for activation in ACTIVATIONS {
         for sharing in [Sharing::ByColumn, Sharing::ByRun] {
             for width in [Width::Vector, Width::Element] {
-                let has = |kernel: &Kernel<f32>| {
+                let has = |kernel: &Kernel<Args<f32>>| {
                     kernel.key.class.has(activation)
                         && kernel.key.sharing == sharing
                         && kernel.key.width == width
@@ -150,10 +151,10 @@ fn every_activation_is_somewhere() {
 #[test]
 fn activations_of_special_numbers() {
     for activation in ACTIVATIONS {
-        let class = if Class::Smooth.has(activation) {
-            "smooth"
-        } else {
+        let class = if Class::Piecewise.has(activation) {
             "piecewise"
+        } else {
+            "any"
         };
         let kernel = named::<f32>(&format!("rows_forward_{class}"), "rms_warp_v1");
         let mut case = Case::new(kernel, 32, 128);
@@ -264,7 +265,7 @@ fn the_order_of_threads_changes_no_bit() {
 
 #[test]
 fn results_may_replace_their_inputs() {
-    for kernel in kernels::<Bf16>() {
+    for kernel in short_kernels::<Bf16>() {
         let residual = if kernel.key.residual {
             Residual::Stream
         } else {
@@ -292,7 +293,7 @@ fn results_may_replace_their_inputs() {
 /// Every element is read once, but for the first of a row, which each thread takes as shift.
 #[test]
 fn traffic_is_what_has_to_be() {
-    for kernel in kernels::<f32>() {
+    for kernel in short_kernels::<f32>() {
         let columns = lengths(&kernel, 64)[0];
         let mut case = Case::new(kernel, 64, columns);
         (case.weight, case.bias) = (false, false);
