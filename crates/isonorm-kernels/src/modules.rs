@@ -5,8 +5,10 @@
 /// PTX of some kernels, with the element types they are for.
 #[derive(Clone, Copy, Debug)]
 pub struct Module {
-    /// The family of kernels and the element type, such as `rows_forward_f32`.
-    pub name: &'static str,
+    /// The family of kernels, such as `rows_forward_block`.
+    pub family: &'static str,
+    /// The element type: `f32`, `f16`, `bf16`.
+    pub data: &'static str,
     /// The oldest GPU that runs it, as a compute capability: 80 is 8.0.
     pub compute_capability: u32,
     /// What the driver is given.
@@ -24,39 +26,82 @@ impl Module {
     }
 }
 
-/// LayerNorm and RMSNorm forward; the names of the entry points are `rows::forward::Key::name`'s.
-pub const ROWS_FORWARD: [Module; 3] = [
-    Module {
-        name: "rows_forward_f32",
-        compute_capability: 80,
-        ptx: include_str!("../ptx/rows_forward_f32.sm_80.ptx"),
-    },
-    Module {
-        name: "rows_forward_f16",
-        compute_capability: 80,
-        ptx: include_str!("../ptx/rows_forward_f16.sm_80.ptx"),
-    },
-    Module {
-        name: "rows_forward_bf16",
-        compute_capability: 80,
-        ptx: include_str!("../ptx/rows_forward_bf16.sm_80.ptx"),
-    },
-];
+macro_rules! module {
+    ($family:literal, $data:literal, $capability:literal) => {
+        Module {
+            family: $family,
+            data: $data,
+            compute_capability: $capability,
+            ptx: include_str!(concat!("../ptx/", $family, "_", $data, ".sm_", $capability, ".ptx")),
+        }
+    };
+}
+
+macro_rules! modules {
+    ($($family:literal for $capability:literal;)*) => {
+        /// The modules of the kernels for rows: each family for each element type. Families and names of entry points are those
+        /// of [`Key`](crate::rows::key::Key).
+        pub const ROWS: &[Module] = &[$(
+            module!($family, "f32", $capability),
+            module!($family, "f16", $capability),
+            module!($family, "bf16", $capability),
+        )*];
+    };
+}
+
+modules! {
+    "rows_forward_lanes" for 80;
+    "rows_forward_block" for 80;
+    "rows_forward_wide" for 80;
+    "rows_forward_piecewise" for 80;
+    "rows_forward_any" for 80;
+    "rows_forward_runs_piecewise" for 80;
+    "rows_forward_runs_any" for 80;
+    "rows_forward_elements" for 80;
+    "rows_forward_elements_runs" for 80;
+    "rows_long" for 80;
+    "rows_long_runs" for 80;
+    "rows_long_elements" for 80;
+    "rows_long_elements_runs" for 80;
+    "rows_cluster" for 90;
+    "rows_cluster_runs" for 90;
+    "rows_long_plain" for 80;
+    "rows_long_runs_plain" for 80;
+    "rows_cluster_plain" for 90;
+    "rows_cluster_runs_plain" for 90;
+    "rows_backward_plain" for 80;
+    "rows_backward" for 80;
+    "rows_backward_elements" for 80;
+    "rows_gather" for 80;
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::forward::Key;
+    use crate::rows::key::{backward_kernels, kernels};
+
+    /// Families and names of all kernels.
+    fn all() -> Vec<(&'static str, &'static str)> {
+        let forward = kernels::<f32>().into_iter().map(|kernel| (kernel.family, kernel.name));
+        let backward = backward_kernels::<f32>()
+            .into_iter()
+            .map(|kernel| (kernel.family, kernel.name));
+        forward.chain(backward).chain([("rows_gather", "gather")]).collect()
+    }
 
     #[test]
-    fn every_key_has_an_entry_and_every_entry_a_key() {
-        for module in ROWS_FORWARD {
-            let dtype = module.name.trim_start_matches("rows_forward_");
-            let mut keys: Vec<_> = Key::all().map(|key| key.name(dtype)).collect();
+    fn every_kernel_has_an_entry_and_every_entry_a_kernel() {
+        for module in ROWS {
+            let listed = all().into_iter().filter(|(family, _)| *family == module.family);
+            let mut names: Vec<_> = listed.map(|(_, name)| name).collect();
             let mut entries: Vec<_> = module.entries().collect();
-            keys.sort();
+            names.sort_unstable();
             entries.sort_unstable();
-            assert_eq!(keys, entries);
+            assert!(!names.is_empty(), "{}", module.family);
+            assert_eq!(names, entries, "{} {}", module.family, module.data);
+        }
+        for (family, _) in all() {
+            assert!(ROWS.iter().any(|module| module.family == family), "{family}");
         }
     }
 }

@@ -54,6 +54,18 @@ impl F16 {
     pub fn from_f32(value: f32) -> Self {
         Self(convert::f16_from_f32(value))
     }
+
+    /// The bits of two numbers as [`from_f32`](F16::from_f32) rounds them, `low` in the lower half: as a little-endian
+    /// machine has them in memory. One instruction on a GPU.
+    ///
+    /// ```
+    /// use isonorm_math::F16;
+    /// assert_eq!(F16::pair_from_f32(1.0, -2.0), 0xc000_3c00);
+    /// ```
+    #[inline(always)]
+    pub fn pair_from_f32(low: f32, high: f32) -> u32 {
+        convert::f16_pair_from_f32(low, high)
+    }
 }
 
 impl Bf16 {
@@ -78,5 +90,17 @@ impl Bf16 {
     #[inline(always)]
     pub fn from_f32(value: f32) -> Self {
         Self(convert::bf16_from_f32(value))
+    }
+
+    /// The bits of two numbers as [`from_f32`](Bf16::from_f32) rounds them, `low` in the lower half: as a little-endian
+    /// machine has them in memory. One instruction on a GPU.
+    ///
+    /// ```
+    /// use isonorm_math::Bf16;
+    /// assert_eq!(Bf16::pair_from_f32(1.0, -2.0), 0xc000_3f80);
+    /// ```
+    #[inline(always)]
+    pub fn pair_from_f32(low: f32, high: f32) -> u32 {
+        convert::bf16_pair_from_f32(low, high)
     }
 }

@@ -34,3 +34,27 @@ pub(crate) fn bf16_from_f32(value: f32) -> u16 {
     }
     result
 }
+
+/// Two numbers rounded at once; `low` goes to the lower half.
+#[inline(always)]
+pub(crate) fn f16_pair_from_f32(low: f32, high: f32) -> u32 {
+    let result: u32;
+    // SAFETY: reads and writes the named registers only.
+    unsafe {
+        asm!("cvt.rn.f16x2.f32 {}, {}, {};", out(reg32) result, in(reg32) high, in(reg32) low,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    result
+}
+
+/// As [`f16_pair_from_f32`].
+#[inline(always)]
+pub(crate) fn bf16_pair_from_f32(low: f32, high: f32) -> u32 {
+    let result: u32;
+    // SAFETY: reads and writes the named registers only.
+    unsafe {
+        asm!("cvt.rn.bf16x2.f32 {}, {}, {};", out(reg32) result, in(reg32) high, in(reg32) low,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    result
+}

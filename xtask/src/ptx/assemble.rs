@@ -54,7 +54,7 @@ impl Assembler {
 
     /// Assembles a module for every GPU that can run it, prints what its kernels take, and returns how many there are.
     pub fn check(&self, context: &Context, module: &Module, text: &str) -> Result<usize> {
-        let path = context.target.join("ptx").join(format!("{}.ptx", module.name));
+        let path = context.target.join("ptx").join(format!("{}.ptx", module.name()));
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         let oldest: u32 = module.target.cpu.trim_start_matches("sm_").parse()?;
         let mut usages: Vec<Usage> = Vec::new();
@@ -73,8 +73,9 @@ impl Assembler {
             }
         }
         println!(
-            "{}: most registers on {:?}; no spill, no stack frame",
-            module.name,
+            "{}: {} KB of PTX; most registers on {:?}; no spill, no stack frame",
+            module.name(),
+            text.len() / 1000,
             gpus.collect::<Vec<_>>()
         );
         for usage in &usages {

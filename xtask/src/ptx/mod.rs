@@ -19,7 +19,7 @@ use clap::Args;
 
 use crate::Context;
 use crate::steps::Outcome;
-use module::{MODULES, Module};
+use module::{Module, modules};
 use toolchain::Toolchain;
 
 /// What the user asks for.
@@ -31,17 +31,20 @@ pub struct Options {
     /// Leave out `ptxas`, and its download
     #[arg(long)]
     no_assemble: bool,
+    /// Only modules with this in their name, such as `rows_forward_bf16`
+    #[arg(long, default_value = "")]
+    only: String,
 }
 
 fn path(context: &Context, module: &Module) -> PathBuf {
     let folder = context.root.join("crates/isonorm-kernels/ptx");
-    folder.join(format!("{}.{}.ptx", module.name, module.target.cpu))
+    folder.join(format!("{}.{}.ptx", module.name(), module.target.cpu))
 }
 
 /// Every committed file must carry the hash of the sources; needs no toolchain.
 pub fn check_hashes(context: &Context) -> Result<()> {
     let hash = sources::hash(&context.root)?;
-    for module in MODULES.iter().filter(|module| module.committed) {
+    for module in modules().iter().filter(|module| module.committed) {
         let path = path(context, module);
         let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         if !text.lines().next().is_some_and(|line| line.contains(&hash)) {
@@ -81,7 +84,9 @@ pub fn run(context: &Context, options: &Options) -> Result<Outcome> {
         false => Some(assemble::Assembler::install(context)?),
     };
     let mut kernels = 0;
-    for module in &MODULES {
+    let mut modules = modules();
+    modules.retain(|module| module.name().contains(&options.only));
+    for module in &modules {
         let text = build::module(context, &toolchain, module, &hash)?;
         if let Some(assembler) = &assembler {
             kernels += assembler.check(context, module, &text)?;
@@ -99,7 +104,7 @@ pub fn run(context: &Context, options: &Options) -> Result<Outcome> {
     };
     Ok(Outcome::Passed(format!(
         "{} modules by {}{assembled}",
-        MODULES.len(),
+        modules.len(),
         toolchain.version()
     )))
 }
@@ -109,6 +114,7 @@ pub fn step(context: &Context) -> Result<Outcome> {
     let options = Options {
         check: true,
         no_assemble: true,
+        only: String::new(),
     };
     run(context, &options)
 }

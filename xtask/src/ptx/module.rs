@@ -22,34 +22,104 @@ const SM_90: Target = Target {
 
 /// A family of kernels for one element type.
 pub struct Module {
-    /// As `--cfg isonorm_module` has it.
-    pub name: &'static str,
+    /// The family, as `--cfg isonorm_module` has it.
+    pub family: &'static str,
+    /// The element type, as `--cfg isonorm_data` has it.
+    pub data: Option<&'static str>,
     pub target: Target,
-    /// Threads of a block, at most; the assembler divides the registers for that many.
-    pub max_threads: u32,
+    /// Threads of a block, at most, of the kernel of that name; the assembler divides the registers for that many.
+    pub max_threads: fn(&str) -> u32,
     /// Whether the text is kept; otherwise the module exists to be looked at.
     pub committed: bool,
 }
 
-const fn rows_forward(name: &'static str) -> Module {
-    Module {
-        name,
-        target: SM_80,
-        max_threads: 512,
-        committed: true,
+impl Module {
+    /// The most registers that a kernel gets, where that is fewer than the largest block leaves it. The assembler takes
+    /// more than it needs as long as it may, and it is threads that keep memory busy.
+    pub fn registers(&self, kernel: &str) -> Option<u32> {
+        // 16 bytes of a 16-bit type are eight numbers instead of four.
+        let more = if self.data == Some("f32") { 0 } else { 8 };
+        match self.family {
+            "rows_forward_lanes" | "rows_forward_block" if kernel.ends_with("_v1") => Some(40 + more),
+            "rows_forward_lanes" | "rows_forward_block" if kernel.ends_with("_v1_ahead") => Some(48 + more),
+            _ => None,
+        }
+    }
+
+    /// Family and element type.
+    pub fn name(&self) -> String {
+        self.data
+            .map_or(self.family.into(), |data| format!("{}_{data}", self.family))
     }
 }
 
-/// Every module.
-pub const MODULES: [Module; 4] = [
-    rows_forward("rows_forward_f32"),
-    rows_forward("rows_forward_f16"),
-    rows_forward("rows_forward_bf16"),
-    // Each function of `simt` once, so that all of them are seen by the assembler.
-    Module {
-        name: "simt",
-        target: SM_90,
-        max_threads: 512,
-        committed: false,
-    },
+/// The families of kernels for rows.
+const ROWS: [&str; 23] = [
+    "rows_forward_lanes",
+    "rows_forward_block",
+    "rows_forward_wide",
+    "rows_forward_piecewise",
+    "rows_forward_any",
+    "rows_forward_runs_piecewise",
+    "rows_forward_runs_any",
+    "rows_forward_elements",
+    "rows_forward_elements_runs",
+    "rows_long",
+    "rows_long_runs",
+    "rows_long_elements",
+    "rows_long_elements_runs",
+    "rows_cluster",
+    "rows_cluster_runs",
+    "rows_long_plain",
+    "rows_long_runs_plain",
+    "rows_cluster_plain",
+    "rows_cluster_runs_plain",
+    "rows_backward_plain",
+    "rows_backward",
+    "rows_backward_elements",
+    "rows_gather",
 ];
+
+/// As `Key::max_threads` has it: what a kernel holds and does leaves room for so many.
+fn max_threads(family: &str) -> fn(&str) -> u32 {
+    match family {
+        "rows_forward_lanes"
+        | "rows_forward_block"
+        | "rows_forward_wide"
+        | "rows_forward_piecewise"
+        | "rows_forward_runs_piecewise" => |kernel| {
+            let short = kernel.contains("_v1") || kernel.contains("_v2");
+            if short { 1024 } else { 512 }
+        },
+        _ => |_| 512,
+    }
+}
+
+const DATA: [&str; 3] = ["f32", "f16", "bf16"];
+
+/// Each function of `simt` once, so that all of them are seen by the assembler.
+const PROBE: Module = Module {
+    family: "simt",
+    data: None,
+    target: SM_90,
+    max_threads: |_| 512,
+    committed: false,
+};
+
+/// Every module.
+pub fn modules() -> Vec<Module> {
+    let rows = ROWS.into_iter().flat_map(|family| {
+        DATA.map(|data| Module {
+            family,
+            data: Some(data),
+            target: if family.starts_with("rows_cluster") {
+                SM_90
+            } else {
+                SM_80
+            },
+            max_threads: max_threads(family),
+            committed: true,
+        })
+    });
+    rows.chain([PROBE]).collect()
+}

@@ -10,6 +10,7 @@ use crate::simt::{self, Shared, Transfer};
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn simt_together(out: *mut u32) {
     let thread = simt::block_index() * simt::block_threads() + simt::thread_index();
+    let thread = simt::opaque_64(thread.into()) as u32;
     let mut value = simt::shuffle_xor(thread, 1) + simt::shuffle_down(thread, 2) + simt::shuffle_index(thread, 3);
     value += simt::ballot(value > 7) + u32::from(simt::any(value > 8)) + u32::from(simt::all(value > 9));
     simt::warp_barrier();
@@ -31,7 +32,10 @@ pub unsafe extern "ptx-kernel" fn simt_alone(from: *const u32, to: *mut u32) {
     // SAFETY: the caller's.
     unsafe {
         simt::shared_store_128(place, simt::load_128(from));
-        simt::shared_store(place.offset(4), simt::load_32(from) + simt::load_32_keep(from));
+        simt::shared_store(
+            place.offset(4),
+            simt::load_32(from) + simt::opaque(simt::load_32_keep(from)),
+        );
         simt::cluster_barrier();
         simt::peer_store(place.offset(8), 0, simt::peer_load(place.offset(4), 1));
         simt::cluster_barrier();
@@ -39,7 +43,7 @@ pub unsafe extern "ptx-kernel" fn simt_alone(from: *const u32, to: *mut u32) {
         let [e, f, g, h] = simt::load_128_keep(from);
         simt::store_128(to, [a + e, b + f, c + g, d + h]);
         simt::store_32(to, simt::shared_load(place.offset(8)));
-        simt::store_16(to.cast(), simt::load_16(from.cast()));
+        simt::store_16(to.cast(), simt::load_16(from.cast()) + simt::load_16_keep(from.cast()));
     }
 }
 

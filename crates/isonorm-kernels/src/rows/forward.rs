@@ -1,79 +1,58 @@
-//! LayerNorm and RMSNorm, forward: a row stays in the registers of its team between the statistics and the result.
+//! The forward pass over rows that their team holds in registers: each element is read once and written once.
 //!
 //! ```text
 //! y = act(x̂ · weight + bias + residual)        x̂ = (x − mean) · rstd
 //! ```
 //!
-//! Each element is read once and written once. With the row at hand the variance is exact: the mean first, then the squared
-//! distances from it. The mean is taken about the row's first element, so that a constant row gives exactly its bias, and
-//! the second pass adds up the distances too, which is what rounding left of the mean; see [`Normalizer`].
+//! Or, as a pre-norm transformer has it, `stream = x + residual` is written too, and is what is normalized.
 //!
-//! Squares are taken in `f32`: distances from about 1.8e19 on overflow, and such a row has rstd 0. A NaN or an infinity stays
-//! in its row.
+//! A team walks over its rows: what all rows share stays in its registers, and with [`Spec::AHEAD`] the next row is on its way
+//! while this one is reduced.
 
-use isonorm_math::activation::{Gelu, GeluTanh, HardSwish, Identity, LeakyRelu, Pointwise, Relu, Sigmoid, Silu, Tanh};
-use isonorm_math::{Moments, Normalizer, Real, normalize};
+use core::marker::PhantomData;
+use core::num::NonZero;
 
-use super::registers::{Chunk, Data, Part, unrolled};
-use super::team::Team;
-use crate::block;
+use isonorm_math::{Normalizer, normalize};
+
+use super::access::{Access, Data, Span, width};
+use super::epilogue::{Epilogue, Told};
+use super::lanes::{Lanes, unrolled};
+use super::parameters::{Affine, Map, Parameters, at_least_one};
+use super::statistics::{Held, Statistics};
+use super::team::{Owns, Team};
 use crate::simt;
 
-/// What a kernel is specialised on, besides the element type and the activation, which are types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
-    /// Whether the mean is taken off: LayerNorm, not RMSNorm.
-    pub centred: bool,
-    /// Whether a block owns a row; otherwise a warp does.
-    pub block: bool,
-    /// Vectors of 16 bytes that a thread holds: one of [`Key::VECTORS`].
-    pub vectors: u32,
+/// What a kernel is specialised on, besides the element type and the number of accesses.
+pub trait Spec {
+    /// Where mean and rstd come from.
+    type Statistics: Statistics;
+    /// Who owns a row: a [`Team`], or, of long rows, a [`Spread`](super::spread::Spread).
+    type Team: Owns;
+    /// The width of an access.
+    type Access: Access;
+    /// Which parameter belongs to an element.
+    type Map: Map;
+    /// The class of the activation.
+    type Epilogue: Epilogue;
+    /// Whether there may be a residual; it is then loaded with the row.
+    const RESIDUAL: bool;
+    /// Whether the next row is loaded before this one is reduced.
+    const AHEAD: bool;
 }
 
-impl Key {
-    /// Threads of a block, at most; the registers are divided for that many.
-    pub const MAX_THREADS: u32 = 512;
+/// A [`Spec`], spelled out.
+pub struct Of<S, G, A, M, E, const RESIDUAL: bool, const AHEAD: bool>(PhantomData<(S, G, A, M, E)>);
 
-    /// The numbers of vectors a thread that there are kernels for.
-    pub const VECTORS: [u32; 3] = [1, 2, 4];
-
-    /// The longest row, in elements of `element_bytes`, that a team of `threads` threads holds.
-    pub fn max_columns(&self, threads: u32, element_bytes: u32) -> u32 {
-        self.vectors * threads * (16 / element_bytes)
-    }
-
-    /// Bytes of dynamic shared memory of a block.
-    pub fn shared_bytes(&self) -> u32 {
-        if self.block { block::SCRATCH_BYTES } else { 0 }
-    }
-}
-
-/// A kind of activation that a kernel is compiled for; what it has of parameters is told at launch.
-pub trait Activate: Pointwise {
-    /// With this factor for negative z, where there is one.
-    fn with_slope(slope: f32) -> Self;
-}
-
-macro_rules! activate {
-    ($($kind:ident)*) => {$(
-        impl Activate for $kind {
-            #[inline(always)]
-            fn with_slope(_slope: f32) -> Self {
-                $kind
-            }
-        }
-    )*};
-}
-
-activate!(Identity Relu Silu Gelu GeluTanh Sigmoid Tanh HardSwish);
-
-impl Activate for LeakyRelu {
-    #[inline(always)]
-    fn with_slope(slope: f32) -> Self {
-        Self {
-            slope: f64::from(slope),
-        }
-    }
+impl<S: Statistics, G: Owns, A: Access, M: Map, E: Epilogue, const RESIDUAL: bool, const AHEAD: bool> Spec
+    for Of<S, G, A, M, E, RESIDUAL, AHEAD>
+{
+    type Statistics = S;
+    type Team = G;
+    type Access = A;
+    type Map = M;
+    type Epilogue = E;
+    const RESIDUAL: bool = RESIDUAL;
+    const AHEAD: bool = AHEAD;
 }
 
 /// What a kernel is told at launch. Strides are from row to row, in elements; null pointers leave a part out.
@@ -82,194 +61,351 @@ impl Activate for LeakyRelu {
 pub struct Args<T> {
     /// `[rows, columns]`
     pub x: *const T,
-    /// `[rows, columns]`, added before the activation; or null.
+    /// `[rows, columns]`: added before the activation, or, with `stream`, to `x`; or null.
     pub residual: *const T,
-    /// `[columns]`; or null for 1.
-    pub weight: *const f32,
-    /// `[columns]`; or null for 0.
-    pub bias: *const f32,
-    /// `[rows, columns]`; may be `x`.
+    /// `[rows, columns]`, where x + residual is written, which is then normalized; or null. May be `x` or `residual`.
+    pub stream: *mut T,
+    /// `[rows, columns]`; may be `x` or `residual`.
     pub y: *mut T,
+    /// Weight and bias.
+    pub affine: Affine,
+    /// `[sets]`, in the parameters' type: the mean, where statistics are given.
+    pub given_mean: *const u8,
+    /// `[sets]`, in the parameters' type: the variance, where statistics are given.
+    pub given_variance: *const u8,
     /// `[rows]`, where the mean is saved; or null.
     pub mean: *mut f32,
     /// `[rows]`, where 1 / √(variance + eps) is saved; or null.
     pub rstd: *mut f32,
     /// How many rows.
     pub rows: u64,
+    /// Elements of a row; at least 1, and what the kernel's key fits.
+    pub columns: u64,
     /// From a row of `x` to the next.
     pub x_stride: u64,
     /// From a row of `residual` to the next.
     pub residual_stride: u64,
+    /// From a row of `stream` to the next.
+    pub stream_stride: u64,
     /// From a row of `y` to the next.
     pub y_stride: u64,
-    /// Elements of a row; at least 1, and at most [`Key::max_columns`].
-    pub columns: u32,
     /// Added to the variance.
     pub eps: f32,
-    /// The factor for negative z of [`LeakyRelu`].
-    pub slope: f32,
+    /// The activation, of the class that the kernel is for.
+    pub activation: Told,
+    /// Blocks that share a row; for kernels of long rows, with these four.
+    pub blocks: u32,
+    /// Tiles of its share that a block keeps in shared memory.
+    pub kept: u32,
+    /// `[grid / blocks, 2, blocks, 3]`: where a grid exchanges moments; or null.
+    pub moments: *mut f32,
+    /// `[grid / blocks]`, 0 before the launch: how many blocks have written theirs; or null.
+    pub arrived: *mut u32,
 }
 
-/// Normalizes the rows. For a grid of any size; a block needs [`Key::shared_bytes`] of shared memory.
+/// Normalizes the rows. For a grid of any size.
 ///
 /// # Safety
 ///
-/// The pointers of `args` are null where that is allowed, or point to what is said there, aligned to their elements.
+/// The pointers of `args` are null where that is allowed, or point to what is said there, aligned to the accesses. Blocks have
+/// the shared memory that the team needs, and rows are not longer than the team holds.
 #[inline(always)]
-pub unsafe fn forward<T: Data, A: Activate, const V: usize, const CENTRED: bool, const BLOCK: bool>(args: &Args<T>) {
-    let mut team = Team::<BLOCK>::new();
-    let mut row = team.first_row();
-    while row < args.rows {
-        // SAFETY: the caller's, for a row that there is.
-        unsafe { one_row::<T, A, V, CENTRED, BLOCK>(args, &mut team, row) };
-        row += team.row_step();
-    }
-}
-
-/// The `v`th part of a row that this thread holds.
-#[inline(always)]
-fn part<T: Data, const BLOCK: bool>(team: &Team<BLOCK>, columns: u32, v: usize) -> Part {
-    let start = (v as u32 * team.threads() + team.rank()) * T::Chunk::LANES;
-    let left = columns.saturating_sub(start);
-    Part { start, left }
-}
-
-/// The place of a row; 64 bits.
-#[inline(always)]
-fn row_of<T>(base: *const T, row: u64, stride: u64) -> *const T {
-    base.wrapping_add((row * stride) as usize)
-}
-
-#[inline(always)]
-unsafe fn one_row<T: Data, A: Activate, const V: usize, const CENTRED: bool, const BLOCK: bool>(
-    args: &Args<T>,
-    team: &mut Team<BLOCK>,
-    row: u64,
-) {
-    let source = row_of(args.x, row, args.x_stride);
-    let mut held = [T::Chunk::from_lanes(|_| 0.0); V];
-    unrolled::<V>(|v| {
-        // SAFETY: the row has `columns` elements.
-        held[v] = unsafe { part::<T, BLOCK>(team, args.columns, v).load(source, 0.0) };
-    });
-    let (mean, normalizer) = if CENTRED {
-        // SAFETY: a row has an element.
-        let shift = unsafe { T::load(source) };
-        centred::<T, V, BLOCK>(&held, shift, args, team)
-    } else {
-        (0.0, uncentred::<T, V, BLOCK>(&held, args, team))
+pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<T>) {
+    let mut team = S::Team::new();
+    let span = Span::new(
+        team.rank(),
+        team.threads(),
+        width::<T, S::Access>(),
+        args.columns as u32,
+    );
+    let (mut first_row, step) = (team.first_row(), team.row_step());
+    let sets = at_least_one(args.affine.sets);
+    // The set of the team's first row, and how many sets further its next row is.
+    let wrapped = |row: u64| (row % NonZero::<u64>::from(sets)) as u32;
+    let (mut set, set_step) = (wrapped(first_row + u64::from(team.own_row())), wrapped(step));
+    let walk = Walk::<T, S, V> {
+        args,
+        span,
+        of: PhantomData,
     };
-    if team.rank() == 0 {
-        // SAFETY: the caller's; one thread a row.
-        unsafe {
-            save(args.mean, row, mean);
-            save(args.rstd, row, normalizer.rstd);
-        }
+    // SAFETY: the caller's.
+    let mut parameters = unsafe { <S::Map as Map>::Of::<T, S::Access, V>::new(&args.affine, span) };
+    let mut ahead = None;
+    if S::AHEAD {
+        ahead = Some(walk.load(first_row + u64::from(team.own_row())));
     }
-    unrolled::<V>(|v| {
-        let part = part::<T, BLOCK>(team, args.columns, v);
-        if part.has(0) {
-            // SAFETY: the caller's.
-            unsafe { finish::<T, A>(args, row, part, held[v], normalizer) };
+    while first_row < args.rows {
+        // Opaque, for otherwise every address becomes a variable of the loop, with registers of its own.
+        let row = simt::opaque_64(first_row) + u64::from(team.own_row());
+        first_row = simt::opaque_64(first_row) + step;
+        let mut loaded = ahead.unwrap_or_else(|| walk.load(row));
+        if S::AHEAD {
+            ahead = Some(walk.load(first_row + u64::from(team.own_row())));
         }
-    });
+        // SAFETY: the caller's.
+        unsafe { walk.normalize(&mut loaded, &mut team, &mut parameters, row, set) };
+        set = next_set(set, set_step, sets);
+    }
 }
 
-/// Mean and normalizer of LayerNorm; valid in all threads of the team.
+/// The set `step` further on, around the end; both are below `sets`.
 #[inline(always)]
-fn centred<T: Data, const V: usize, const BLOCK: bool>(
-    held: &[T::Chunk; V],
-    shift: f32,
-    args: &Args<T>,
-    team: &mut Team<BLOCK>,
-) -> (f32, Normalizer<f32>) {
-    let count = args.columns as f32;
-    let mut sum = 0.0;
-    unrolled::<V>(|v| {
-        sum = part::<T, BLOCK>(team, args.columns, v).fold(held[v], sum, |sum, x| sum + (x - shift));
-    });
-    let centre = shift + team.sum(sum) / count;
-    let mut sums = [0.0; 2];
-    unrolled::<V>(|v| {
-        sums = part::<T, BLOCK>(team, args.columns, v).fold(held[v], sums, |[first, second], x| {
-            let d = x - centre;
-            [first + d, d.mul_add(d, second)]
+pub(super) fn next_set(set: u32, step: u32, sets: NonZero<u32>) -> u32 {
+    let left = sets.get() - set;
+    if step >= left { step - left } else { set + step }
+}
+
+/// What a thread has of a row, as it came.
+struct Loaded<T: Data, A: Access, const V: usize> {
+    x: [A::Raw<T>; V],
+    residual: [A::Raw<T>; V],
+    /// The row's first element, and the residual's.
+    first: [T; 2],
+}
+
+impl<T: Data, A: Access, const V: usize> Clone for Loaded<T, A, V> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Data, A: Access, const V: usize> Copy for Loaded<T, A, V> {}
+
+/// A thread's way over its rows.
+struct Walk<'a, T: Data, S: Spec, const V: usize> {
+    args: &'a Args<T>,
+    span: Span,
+    of: PhantomData<S>,
+}
+
+impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
+    /// Part `v` of a row of some tensor.
+    #[inline(always)]
+    fn place(&self, base: *const T, row: u64, stride: u64, v: usize) -> *const T {
+        base.wrapping_add((row * stride) as usize)
+            .wrapping_add(self.span.start(v) as usize)
+    }
+
+    #[inline(always)]
+    fn has(&self, v: usize) -> bool {
+        self.span.has::<S::Access, V>(v)
+    }
+
+    /// Whether the residual is added before the statistics.
+    #[inline(always)]
+    fn has_stream(&self) -> bool {
+        S::RESIDUAL && !self.args.stream.is_null()
+    }
+
+    #[inline(always)]
+    fn has_residual(&self) -> bool {
+        S::RESIDUAL && !self.args.residual.is_null()
+    }
+
+    /// Starts to load a row; nothing where there is none.
+    #[inline(always)]
+    fn load(&self, row: u64) -> Loaded<T, S::Access, V> {
+        let args = self.args;
+        let nothing = S::Access::nothing::<T>();
+        let mut loaded = Loaded {
+            x: [nothing; V],
+            residual: [nothing; V],
+            first: [T::default(); 2],
+        };
+        if row >= args.rows {
+            return loaded;
+        }
+        if S::Statistics::ABOUT_FIRST {
+            // SAFETY: a row has an element.
+            loaded.first[0] = unsafe { T::load(args.x.wrapping_add((row * args.x_stride) as usize)) };
+            if self.has_stream() {
+                let place = args.residual.wrapping_add((row * args.residual_stride) as usize);
+                // SAFETY: with a stream there is a residual.
+                loaded.first[1] = unsafe { T::load(place) };
+            }
+        }
+        unrolled::<V>(|v| {
+            if self.has(v) {
+                // SAFETY: the row has this part.
+                loaded.x[v] = unsafe { S::Access::load(self.place(args.x, row, args.x_stride, v)) };
+            }
         });
-    });
-    let [first, second] = team.sum_pair(sums);
-    let rest = first / count;
-    let moments = Moments {
-        count,
-        mean: centre + rest,
-        m2: f32::ZERO.max((-rest).mul_add(first, second)),
-    };
-    let rstd = moments.rstd(args.eps);
-    let offset = if rest == 0.0 { 0.0 } else { -rest * rstd };
-    (moments.mean, Normalizer { centre, rstd, offset })
-}
+        if self.has_residual() {
+            unrolled::<V>(|v| {
+                if self.has(v) {
+                    let place = self.place(args.residual, row, args.residual_stride, v);
+                    // SAFETY: as above.
+                    loaded.residual[v] = unsafe { S::Access::load(place) };
+                }
+            });
+        }
+        loaded
+    }
 
-/// The normalizer of RMSNorm; valid in all threads of the team.
-#[inline(always)]
-fn uncentred<T: Data, const V: usize, const BLOCK: bool>(
-    held: &[T::Chunk; V],
-    args: &Args<T>,
-    team: &mut Team<BLOCK>,
-) -> Normalizer<f32> {
-    let mut sum = 0.0;
-    unrolled::<V>(|v| {
-        sum = part::<T, BLOCK>(team, args.columns, v).fold(held[v], sum, |sum, x: f32| x.mul_add(x, sum));
-    });
-    let moments = Moments {
-        count: args.columns as f32,
-        mean: 0.0,
-        m2: team.sum(sum),
-    };
-    Normalizer {
-        centre: 0.0,
-        rstd: moments.rstd(args.eps),
-        offset: 0.0,
+    /// All that is done with a row, once it is there; every thread of the team takes part.
+    #[inline(always)]
+    unsafe fn normalize(
+        &self,
+        loaded: &mut Loaded<T, S::Access, V>,
+        team: &mut S::Team,
+        parameters: &mut <S::Map as Map>::Of<T, S::Access, V>,
+        row: u64,
+        set: u32,
+    ) {
+        let args = self.args;
+        // SAFETY: the caller's.
+        unsafe { parameters.fetch(&args.affine, self.span, set) };
+        if self.has_stream() {
+            self.add_residual(loaded);
+        }
+        let held = Held::<T, S::Access, V> {
+            parts: &loaded.x,
+            span: self.span,
+            first: loaded.first[0].to_acc(),
+            set,
+        };
+        // SAFETY: the caller's.
+        let (mean, normalizer) = unsafe { S::Statistics::measure(&held, args, team) };
+        if row >= args.rows {
+            return;
+        }
+        if team.rank() == 0 {
+            // SAFETY: the caller's; one thread a row.
+            unsafe {
+                save(args.mean, row, mean);
+                save(args.rstd, row, normalizer.rstd);
+            }
+        }
+        // SAFETY: the caller's.
+        unsafe {
+            if self.has_stream() {
+                self.store_stream(loaded, row);
+            }
+            self.finish(loaded, parameters, normalizer, row);
+        }
+    }
+
+    /// Replaces x by x + residual, rounded to the data's type.
+    #[inline(always)]
+    fn add_residual(&self, loaded: &mut Loaded<T, S::Access, V>) {
+        let [first, residual] = loaded.first;
+        loaded.first[0] = T::from_acc(first.to_acc() + residual.to_acc());
+        unrolled::<V>(|v| {
+            let x = S::Access::unpack::<T>(loaded.x[v]);
+            let residual = S::Access::unpack::<T>(loaded.residual[v]);
+            loaded.x[v] = S::Access::pack::<T>(x.zip(residual, |x, residual| x + residual));
+        });
+    }
+
+    /// Writes x + residual: only now, for while others may still have to load the row's first element, `stream` may be `x`.
+    #[inline(always)]
+    unsafe fn store_stream(&self, loaded: &Loaded<T, S::Access, V>, row: u64) {
+        let args = self.args;
+        unrolled::<V>(|v| {
+            if self.has(v) {
+                let place = self.place(args.stream, row, args.stream_stride, v).cast_mut();
+                // SAFETY: the caller's; each part belongs to one thread.
+                unsafe { S::Access::store(place, loaded.x[v]) };
+            }
+        });
+    }
+
+    /// Scale and shift, residual, activation, and the store.
+    #[inline(always)]
+    unsafe fn finish(
+        &self,
+        loaded: &Loaded<T, S::Access, V>,
+        parameters: &<S::Map as Map>::Of<T, S::Access, V>,
+        normalizer: Normalizer<f32>,
+        row: u64,
+    ) {
+        let told = self.args.activation;
+        // SAFETY: the caller's, here and below.
+        unsafe {
+            if S::Epilogue::LARGE {
+                let mut all = [<S::Access as Access>::Numbers::<T>::splat(0.0); V];
+                self.preactivations(loaded, parameters, normalizer, |v, z| all[v] = z);
+                let y = S::Epilogue::apply(all, told);
+                unrolled::<V>(|v| {
+                    if self.has(v) {
+                        self.store(row, v, y[v]);
+                    }
+                });
+            } else {
+                self.preactivations(loaded, parameters, normalizer, |v, z| {
+                    let [y] = S::Epilogue::apply([z], told);
+                    self.store(row, v, y);
+                });
+            }
+        }
+    }
+
+    /// Hands out what the activation is applied to, of each part that the row has.
+    #[inline(always)]
+    unsafe fn preactivations(
+        &self,
+        loaded: &Loaded<T, S::Access, V>,
+        parameters: &<S::Map as Map>::Of<T, S::Access, V>,
+        normalizer: Normalizer<f32>,
+        mut take: impl FnMut(usize, <S::Access as Access>::Numbers<T>),
+    ) {
+        let reads = <<S::Map as Map>::Of<T, S::Access, V> as Parameters<T, S::Access, V>>::READS;
+        // One branch a row, not one a parameter.
+        if reads && self.args.affine.is_narrow::<T>() {
+            unrolled::<V>(|v| {
+                if self.has(v) {
+                    // SAFETY: the caller's, for a part that the row has.
+                    take(v, unsafe {
+                        self.preactivation::<true>(loaded, parameters, normalizer, v)
+                    });
+                }
+            });
+        } else {
+            unrolled::<V>(|v| {
+                if self.has(v) {
+                    // SAFETY: as above.
+                    take(v, unsafe {
+                        self.preactivation::<false>(loaded, parameters, normalizer, v)
+                    });
+                }
+            });
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn preactivation<const NARROW: bool>(
+        &self,
+        loaded: &Loaded<T, S::Access, V>,
+        parameters: &<S::Map as Map>::Of<T, S::Access, V>,
+        normalizer: Normalizer<f32>,
+        v: usize,
+    ) -> <S::Access as Access>::Numbers<T> {
+        // SAFETY: the caller's.
+        let [weight, bias] = unsafe { parameters.at::<NARROW>(&self.args.affine, self.span, v) };
+        let xhat = S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
+        let z = xhat.zip3(weight, bias, normalize::affine);
+        if self.has_residual() && !self.has_stream() {
+            let residual = S::Access::unpack::<T>(loaded.residual[v]);
+            z.zip(residual, |z, residual| z + residual)
+        } else {
+            z
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(&self, row: u64, v: usize, y: <S::Access as Access>::Numbers<T>) {
+        let place = self.place(self.args.y, row, self.args.y_stride, v).cast_mut();
+        // SAFETY: the caller's; each part belongs to one thread.
+        unsafe { S::Access::store(place, S::Access::pack(y)) };
     }
 }
 
+/// Saves a number of a row, where there is a place for it.
 #[inline(always)]
-unsafe fn save(place: *mut f32, row: u64, value: f32) {
+pub(super) unsafe fn save(place: *mut f32, row: u64, value: f32) {
     if !place.is_null() {
         // SAFETY: the caller's: there is a number for each row.
         unsafe { simt::store_32(place.wrapping_add(row as usize).cast(), value.to_bits()) };
     }
-}
-
-/// Scale and shift, residual, activation, and the store.
-#[inline(always)]
-unsafe fn finish<T: Data, A: Activate>(
-    args: &Args<T>,
-    row: u64,
-    part: Part,
-    held: T::Chunk,
-    normalizer: Normalizer<f32>,
-) {
-    let mut weight = T::Chunk::from_lanes(|_| 1.0);
-    let mut bias = T::Chunk::from_lanes(|_| 0.0);
-    // SAFETY: the caller's, here and below; what is null is left out.
-    unsafe {
-        if !args.weight.is_null() {
-            weight = part.load_parameters(args.weight);
-        }
-        if !args.bias.is_null() {
-            bias = part.load_parameters(args.bias);
-        }
-    }
-    let mut y = weight.zip(bias, held, |weight, bias, x| {
-        normalize::affine(normalizer.apply(x), weight, bias)
-    });
-    if !args.residual.is_null() {
-        let residual = row_of(args.residual, row, args.residual_stride);
-        // SAFETY: as above.
-        let residual = unsafe { part.load(residual, 0.0) };
-        y = y.zip(residual, held, |y, residual, _| y + residual);
-    }
-    let activation = A::with_slope(args.slope);
-    let y = y.map(|z| activation.apply(z));
-    // SAFETY: as above; each part belongs to one thread.
-    unsafe { part.store(row_of(args.y, row, args.y_stride).cast_mut(), y) };
 }

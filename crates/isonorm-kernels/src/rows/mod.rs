@@ -1,10 +1,33 @@
 //! Kernels for groups that are contiguous in memory: LayerNorm, RMSNorm, and GroupNorm or InstanceNorm of contiguous
 //! channels. Here a group is called a row.
+//!
+//! | file | room |
+//! |---|---|
+//! | [`forward`] | the forward pass, over what the others do |
+//! | [`long`] | the forward pass over rows that are longer than registers |
+//! | [`backward`], [`gather`] | the backward pass, and the sum of what its teams have summed |
+//! | [`team`] | who owns a row, and holds it |
+//! | [`spread`] | how a long row is spread over blocks |
+//! | [`access`] | how a thread reaches its part of a row |
+//! | [`statistics`] | from a row to what it is normalized with |
+//! | [`parameters`] | weight and bias of a row |
+//! | [`epilogue`] | activations |
+//! | `lanes` | a few numbers side by side |
+//! | `list`, [`key`] | which kernels there are, and what the host knows of them |
 
+pub mod access;
+pub mod backward;
+pub mod epilogue;
 pub mod forward;
+pub mod gather;
 #[cfg(not(target_arch = "nvptx64"))]
-mod host;
-mod registers;
-mod team;
+pub mod key;
+mod lanes;
+pub(crate) mod list;
+pub mod long;
+pub mod parameters;
+pub mod spread;
+pub mod statistics;
+pub mod team;
 
-pub use registers::Data;
+pub use access::Data;

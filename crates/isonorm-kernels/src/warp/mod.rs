@@ -2,16 +2,35 @@
 
 use isonorm_math::Moments;
 
-use crate::simt;
+use crate::simt::{self, WARP};
 
 /// The sum over the warp; valid in every lane, with the same bits.
 #[inline(always)]
 pub fn sum(value: f32) -> f32 {
-    let value = value + simt::shuffle_xor(value, 16);
-    let value = value + simt::shuffle_xor(value, 8);
-    let value = value + simt::shuffle_xor(value, 4);
-    let value = value + simt::shuffle_xor(value, 2);
-    value + simt::shuffle_xor(value, 1)
+    sum_of_lanes::<WARP>(value)
+}
+
+/// The sum over each `LANES` neighbouring lanes, a power of two up to 32; valid in every lane, with the same bits in all of
+/// those.
+#[inline(always)]
+pub fn sum_of_lanes<const LANES: u32>(value: f32) -> f32 {
+    let mut value = value;
+    if LANES > 16 {
+        value += simt::shuffle_xor(value, 16);
+    }
+    if LANES > 8 {
+        value += simt::shuffle_xor(value, 8);
+    }
+    if LANES > 4 {
+        value += simt::shuffle_xor(value, 4);
+    }
+    if LANES > 2 {
+        value += simt::shuffle_xor(value, 2);
+    }
+    if LANES > 1 {
+        value += simt::shuffle_xor(value, 1);
+    }
+    value
 }
 
 /// The sums of two values over the warp; valid in every lane, with the same bits.

@@ -55,3 +55,15 @@ pub(crate) fn bf16_from_f32(value: f32) -> u16 {
     let unsigned = if bits & !F32_SIGN > F32_INFINITY { nan } else { number };
     unsigned as u16
 }
+
+/// Two numbers rounded at once; `low` goes to the lower half.
+#[inline(always)]
+pub(crate) fn f16_pair_from_f32(low: f32, high: f32) -> u32 {
+    u32::from(f16_from_f32(low)) | u32::from(f16_from_f32(high)) << 16
+}
+
+/// As [`f16_pair_from_f32`].
+#[inline(always)]
+pub(crate) fn bf16_pair_from_f32(low: f32, high: f32) -> u32 {
+    u32::from(bf16_from_f32(low)) | u32::from(bf16_from_f32(high)) << 16
+}

@@ -42,6 +42,22 @@ pub unsafe fn load_16(place: *const u16) -> u16 {
     u16::from_ne_bytes(global_read(place.addr()))
 }
 
+/// The same value, of which the compiler no longer knows where it came from.
+pub fn opaque(value: u32) -> u32 {
+    std::hint::black_box(value)
+}
+
+/// As [`opaque`], for 64 bits.
+pub fn opaque_64(value: u64) -> u64 {
+    std::hint::black_box(value)
+}
+
+/// 2 bytes that other threads read too and nothing writes during the kernel.
+#[track_caller]
+pub unsafe fn load_16_keep(place: *const u16) -> u16 {
+    u16::from_ne_bytes(global_read(place.addr()))
+}
+
 /// 4 bytes, read once.
 #[track_caller]
 pub unsafe fn load_32(place: *const u32) -> u32 {

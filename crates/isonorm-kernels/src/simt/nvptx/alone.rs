@@ -27,6 +27,25 @@ fn peer_address<T>(place: Shared<T>, rank: u32) -> u32 {
     mapped
 }
 
+/// The same value, of which the compiler no longer knows where it came from: what is computed from it is computed again
+/// instead of kept in registers, and a loop that it bounds stays a loop. No instruction.
+#[inline(always)]
+pub fn opaque(value: u32) -> u32 {
+    let mut value = value;
+    // SAFETY: no instruction.
+    unsafe { asm!("// {}", inout(reg32) value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
+/// As [`opaque`], for 64 bits.
+#[inline(always)]
+pub fn opaque_64(value: u64) -> u64 {
+    let mut value = value;
+    // SAFETY: no instruction.
+    unsafe { asm!("// {}", inout(reg64) value, options(nomem, nostack, preserves_flags)) };
+    value
+}
+
 macro_rules! load {
     ($($(#[$doc:meta])* $name:ident($type:ty) = $class:ident $ptx:literal;)*) => {$(
         $(#[$doc])*
@@ -49,6 +68,8 @@ load! {
     load_16(u16) = reg16 "ld.global.L1::no_allocate.u16";
     /// 4 bytes, read once.
     load_32(u32) = reg32 "ld.global.L1::no_allocate.u32";
+    /// 2 bytes that other threads read too and nothing writes during the kernel: kept in the cache.
+    load_16_keep(u16) = reg16 "ld.global.nc.L1::evict_last.u16";
     /// 4 bytes that other threads read too and nothing writes during the kernel: kept in the cache.
     load_32_keep(u32) = reg32 "ld.global.nc.L1::evict_last.u32";
 }

@@ -1,0 +1,56 @@
+//! The kernels of rows.
+
+// Each module uses some of what the list names.
+#![allow(unused_imports)]
+
+use crate::rows::access::{Elements, Vectors};
+use crate::rows::backward;
+use crate::rows::epilogue::{Any, Piecewise, Plain};
+use crate::rows::forward::{self, Of};
+use crate::rows::gather;
+use crate::rows::list::{backward_kernels, forward_kernels};
+use crate::rows::long;
+use crate::rows::parameters::{ByColumn, ByRun};
+use crate::rows::spread::{Alone, Cluster, Grid};
+use crate::rows::statistics::{Centred, Given, Uncentred};
+use crate::rows::team::{Block, Lanes};
+
+/// The data's type.
+#[cfg(isonorm_data = "bf16")]
+type Element = isonorm_math::Bf16;
+#[cfg(isonorm_data = "f16")]
+type Element = isonorm_math::F16;
+#[cfg(not(any(isonorm_data = "bf16", isonorm_data = "f16")))]
+type Element = f32;
+
+macro_rules! entries {
+    ($($family:literal by $function:ident { $($name:ident: $statistics:ty, $team:ty, $access:ty, $accesses:literal, $map:ty, $epilogue:ty,
+        $residual:literal, $ahead:literal;)* })*) => {$($(
+        /// See the function that it is made of.
+        ///
+        /// # Safety
+        ///
+        /// The same.
+        #[cfg(isonorm_module = $family)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $name(args: $function::Args<Element>) {
+            // SAFETY: the caller's.
+            unsafe { $function::$function::<Element, Of<$statistics, $team, $access, $map, $epilogue, $residual, $ahead>, $accesses>(&args) };
+        }
+    )*)*};
+}
+
+forward_kernels!(entries);
+backward_kernels!(entries);
+
+/// See [`gather`](gather::gather).
+///
+/// # Safety
+///
+/// The same.
+#[cfg(isonorm_module = "rows_gather")]
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn gather(args: gather::Args<Element>) {
+    // SAFETY: the caller's.
+    unsafe { gather::gather(&args) };
+}

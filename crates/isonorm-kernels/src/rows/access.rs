@@ -1,0 +1,365 @@
+//! How a thread reaches its part of a row: 16 bytes at a time, or one element.
+//!
+//! What was loaded is held as it came (`Raw`), and turned into numbers wherever it is used: 16-bit data takes half the
+//! registers.
+
+use isonorm_math::{Bf16, Element, F16};
+
+use super::lanes::Lanes;
+use crate::simt::{self, Shared, Word};
+
+/// An element type that kernels read and write: `f32`, [`F16`], [`Bf16`].
+pub trait Data: Element<Acc = f32> + Word {
+    /// As many numbers as 16 bytes hold.
+    type Lanes: Lanes;
+
+    /// The numbers in 16 bytes.
+    fn unpack(words: [u32; 4]) -> Self::Lanes;
+
+    /// Numbers rounded to 16 bytes.
+    fn pack(numbers: Self::Lanes) -> [u32; 4];
+
+    /// One element, read once.
+    ///
+    /// # Safety
+    ///
+    /// `place` may be read.
+    unsafe fn load(place: *const Self) -> Self;
+
+    /// One element that other threads read too and nothing writes during the kernel.
+    ///
+    /// # Safety
+    ///
+    /// `place` may be read.
+    unsafe fn load_keep(place: *const Self) -> Self;
+
+    /// Writes one element.
+    ///
+    /// # Safety
+    ///
+    /// `place` may be written.
+    unsafe fn store(place: *mut Self, value: Self);
+}
+
+impl Data for f32 {
+    type Lanes = [f32; 4];
+
+    #[inline(always)]
+    fn unpack(words: [u32; 4]) -> [f32; 4] {
+        let [a, b, c, d] = words;
+        [
+            f32::from_bits(a),
+            f32::from_bits(b),
+            f32::from_bits(c),
+            f32::from_bits(d),
+        ]
+    }
+
+    #[inline(always)]
+    fn pack([a, b, c, d]: [f32; 4]) -> [u32; 4] {
+        [a.to_bits(), b.to_bits(), c.to_bits(), d.to_bits()]
+    }
+
+    #[inline(always)]
+    unsafe fn load(place: *const f32) -> f32 {
+        // SAFETY: the caller's.
+        f32::from_bits(unsafe { simt::load_32(place.cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn load_keep(place: *const f32) -> f32 {
+        // SAFETY: the caller's.
+        f32::from_bits(unsafe { simt::load_32_keep(place.cast()) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(place: *mut f32, value: f32) {
+        // SAFETY: the caller's.
+        unsafe { simt::store_32(place.cast(), value.to_bits()) };
+    }
+}
+
+macro_rules! data_16 {
+    ($type:ident) => {
+        impl Word for $type {
+            #[inline(always)]
+            fn to_word(self) -> u32 {
+                self.0.into()
+            }
+
+            #[inline(always)]
+            fn from_word(bits: u32) -> Self {
+                $type(bits as u16)
+            }
+        }
+
+        impl Data for $type {
+            type Lanes = [f32; 8];
+
+            #[inline(always)]
+            fn unpack(words: [u32; 4]) -> [f32; 8] {
+                let numbers = |word: u32| {
+                    // Unpacked again each time: numbers that were kept would take twice the registers of the words.
+                    let word = simt::opaque(word);
+                    ($type(word as u16).to_acc(), $type((word >> 16) as u16).to_acc())
+                };
+                let [(a, b), (c, d)] = [numbers(words[0]), numbers(words[1])];
+                let [(e, f), (g, h)] = [numbers(words[2]), numbers(words[3])];
+                [a, b, c, d, e, f, g, h]
+            }
+
+            #[inline(always)]
+            fn pack([a, b, c, d, e, f, g, h]: [f32; 8]) -> [u32; 4] {
+                let word = $type::pair_from_f32;
+                [word(a, b), word(c, d), word(e, f), word(g, h)]
+            }
+
+            #[inline(always)]
+            unsafe fn load(place: *const $type) -> $type {
+                // SAFETY: the caller's.
+                $type(unsafe { simt::load_16(place.cast()) })
+            }
+
+            #[inline(always)]
+            unsafe fn load_keep(place: *const $type) -> $type {
+                // SAFETY: the caller's.
+                $type(unsafe { simt::load_16_keep(place.cast()) })
+            }
+
+            #[inline(always)]
+            unsafe fn store(place: *mut $type, value: $type) {
+                // SAFETY: the caller's.
+                unsafe { simt::store_16(place.cast(), value.0) };
+            }
+        }
+    };
+}
+
+data_16!(F16);
+data_16!(Bf16);
+
+/// The width of a thread's accesses, as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Width {
+    /// [`Vectors`]
+    Vector,
+    /// [`Elements`]
+    Element,
+}
+
+/// The width of a thread's accesses to a row.
+pub trait Access {
+    /// Which one.
+    const WIDTH: Width;
+
+    /// What an access loads.
+    type Raw<T: Data>: Copy;
+
+    /// The numbers in it.
+    type Numbers<T: Data>: Lanes;
+
+    /// Whether any of a thread's accesses may lie beyond the row; otherwise only its last may.
+    const SPARSE: bool;
+
+    /// What is held where the row has nothing.
+    fn nothing<T: Data>() -> Self::Raw<T>;
+
+    /// Loads data.
+    ///
+    /// # Safety
+    ///
+    /// `place` may be read, and is aligned to the width.
+    unsafe fn load<T: Data>(place: *const T) -> Self::Raw<T>;
+
+    /// Loads parameters of the data's type.
+    ///
+    /// # Safety
+    ///
+    /// As for [`load`](Access::load), and nothing writes them during the kernel.
+    unsafe fn load_keep<T: Data>(place: *const T) -> Self::Raw<T>;
+
+    /// Stores data.
+    ///
+    /// # Safety
+    ///
+    /// `place` may be written, and is aligned to the width.
+    unsafe fn store<T: Data>(place: *mut T, raw: Self::Raw<T>);
+
+    /// Bytes that an access takes in shared memory.
+    const KEPT_BYTES: u32;
+
+    /// Keeps what was loaded in shared memory.
+    ///
+    /// # Safety
+    ///
+    /// [`KEPT_BYTES`](Access::KEPT_BYTES) from `place` on belong to this thread, aligned to as many.
+    unsafe fn keep<T: Data>(place: Shared<u32>, raw: Self::Raw<T>);
+
+    /// What [`keep`](Access::keep) has kept.
+    ///
+    /// # Safety
+    ///
+    /// This thread has kept it there.
+    unsafe fn kept<T: Data>(place: Shared<u32>) -> Self::Raw<T>;
+
+    /// The numbers.
+    fn unpack<T: Data>(raw: Self::Raw<T>) -> Self::Numbers<T>;
+
+    /// The numbers, rounded to the type.
+    fn pack<T: Data>(numbers: Self::Numbers<T>) -> Self::Raw<T>;
+}
+
+/// 16 bytes at a time: rows start on 16 bytes, and are a multiple of 16 bytes long.
+pub struct Vectors;
+
+/// One element at a time: for rows of any length, anywhere.
+pub struct Elements;
+
+impl Access for Vectors {
+    const WIDTH: Width = Width::Vector;
+    type Raw<T: Data> = [u32; 4];
+    type Numbers<T: Data> = T::Lanes;
+
+    const SPARSE: bool = false;
+
+    #[inline(always)]
+    fn nothing<T: Data>() -> [u32; 4] {
+        [0; 4]
+    }
+
+    #[inline(always)]
+    unsafe fn load<T: Data>(place: *const T) -> [u32; 4] {
+        // SAFETY: the caller's.
+        unsafe { simt::load_128(place.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_keep<T: Data>(place: *const T) -> [u32; 4] {
+        // SAFETY: the caller's.
+        unsafe { simt::load_128_keep(place.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn store<T: Data>(place: *mut T, raw: [u32; 4]) {
+        // SAFETY: the caller's.
+        unsafe { simt::store_128(place.cast(), raw) };
+    }
+
+    const KEPT_BYTES: u32 = 16;
+
+    #[inline(always)]
+    unsafe fn keep<T: Data>(place: Shared<u32>, raw: [u32; 4]) {
+        // SAFETY: the caller's.
+        unsafe { simt::shared_store_128(place, raw) };
+    }
+
+    #[inline(always)]
+    unsafe fn kept<T: Data>(place: Shared<u32>) -> [u32; 4] {
+        // SAFETY: the caller's.
+        unsafe { simt::shared_load_128(place) }
+    }
+
+    #[inline(always)]
+    fn unpack<T: Data>(raw: [u32; 4]) -> T::Lanes {
+        T::unpack(raw)
+    }
+
+    #[inline(always)]
+    fn pack<T: Data>(numbers: T::Lanes) -> [u32; 4] {
+        T::pack(numbers)
+    }
+}
+
+impl Access for Elements {
+    const WIDTH: Width = Width::Element;
+    type Raw<T: Data> = T;
+    type Numbers<T: Data> = [f32; 1];
+
+    const SPARSE: bool = true;
+
+    #[inline(always)]
+    fn nothing<T: Data>() -> T {
+        T::default()
+    }
+
+    #[inline(always)]
+    unsafe fn load<T: Data>(place: *const T) -> T {
+        // SAFETY: the caller's.
+        unsafe { T::load(place) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_keep<T: Data>(place: *const T) -> T {
+        // SAFETY: the caller's.
+        unsafe { T::load_keep(place) }
+    }
+
+    #[inline(always)]
+    unsafe fn store<T: Data>(place: *mut T, raw: T) {
+        // SAFETY: the caller's.
+        unsafe { T::store(place, raw) };
+    }
+
+    const KEPT_BYTES: u32 = 4;
+
+    #[inline(always)]
+    unsafe fn keep<T: Data>(place: Shared<u32>, raw: T) {
+        // SAFETY: the caller's.
+        unsafe { simt::shared_store(place, raw.to_word()) };
+    }
+
+    #[inline(always)]
+    unsafe fn kept<T: Data>(place: Shared<u32>) -> T {
+        // SAFETY: the caller's.
+        T::from_word(unsafe { simt::shared_load(place) })
+    }
+
+    #[inline(always)]
+    fn unpack<T: Data>(raw: T) -> [f32; 1] {
+        [raw.to_acc()]
+    }
+
+    #[inline(always)]
+    fn pack<T: Data>(numbers: [f32; 1]) -> T {
+        T::from_acc(numbers[0])
+    }
+}
+
+/// How many elements an access covers.
+#[inline(always)]
+pub(super) const fn width<T: Data, A: Access>() -> u32 {
+    A::Numbers::<T>::LANES
+}
+
+/// Which parts of a row a thread holds: part `v` of thread `t` starts at element `(v · threads + t) · width`, so that
+/// neighbouring threads access neighbouring memory.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    own: u32,
+    step: u32,
+    columns: u32,
+}
+
+impl Span {
+    /// Of thread `rank` of `threads`, in accesses of `width` elements.
+    #[inline(always)]
+    pub fn new(rank: u32, threads: u32, width: u32, columns: u32) -> Self {
+        Self {
+            own: rank * width,
+            step: threads * width,
+            columns,
+        }
+    }
+
+    /// The first element of part `v`.
+    #[inline(always)]
+    pub fn start(self, v: usize) -> u32 {
+        self.own + v as u32 * self.step
+    }
+
+    /// Whether the row has part `v` of `V`.
+    #[inline(always)]
+    pub fn has<A: Access, const V: usize>(self, v: usize) -> bool {
+        (!A::SPARSE && v + 1 < V) || self.start(v) < self.columns
+    }
+}

@@ -1,0 +1,92 @@
+//! Adds up what the teams of a backward pass have summed: the gradients of weight and bias.
+
+use super::access::Data;
+use crate::simt::{self, Shared, WARP};
+
+/// What the kernel is told at launch.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Args<T> {
+    /// `[parts, columns]`
+    pub parts_of_weight: *const f32,
+    /// `[parts, columns]`
+    pub parts_of_bias: *const f32,
+    /// `[columns]`, in the parameters' type; or null.
+    pub dweight: *mut u8,
+    /// `[columns]`, in the parameters' type; or null.
+    pub dbias: *mut u8,
+    /// How many sums there are for each column.
+    pub parts: u64,
+    /// Columns of a row.
+    pub columns: u64,
+    /// Whether the gradients have the data's type (1), or are `f32` (0).
+    pub as_data: u32,
+    /// The data's type.
+    pub of: core::marker::PhantomData<T>,
+}
+
+/// Bytes of shared memory of a block of `threads` threads.
+pub const fn shared_bytes(threads: u32) -> u32 {
+    threads * 4
+}
+
+/// Adds up the parts of each column: a block has 32 columns at a time, each of its warps every so many parts. For a grid of any
+/// size; even blocks of the grid take the weight, odd ones the bias, so it has two at least.
+///
+/// # Safety
+///
+/// The pointers of `args` are as said there; blocks have [`shared_bytes`].
+#[inline(always)]
+pub unsafe fn gather<T: Data>(args: &Args<T>) {
+    let of_bias = simt::block_index() % 2 == 1;
+    let (parts, to) = if of_bias {
+        (args.parts_of_bias, args.dbias)
+    } else {
+        (args.parts_of_weight, args.dweight)
+    };
+    if to.is_null() {
+        return;
+    }
+    let warps = simt::block_threads() / WARP;
+    // Of an odd number of blocks, one more is even.
+    let blocks = (simt::grid_blocks() + 1 - simt::block_index() % 2) / 2;
+    let mut first = u64::from(simt::block_index() / 2) * u64::from(WARP);
+    while first < args.columns {
+        let column = first + u64::from(simt::lane());
+        let mut sum = 0.0;
+        let mut part = u64::from(simt::warp_index());
+        while part < args.parts && column < args.columns {
+            // SAFETY: the caller's.
+            sum += unsafe { f32::load(parts.wrapping_add((part * args.columns + column) as usize)) };
+            part += u64::from(warps);
+        }
+        let place = Shared::<f32>::at(0);
+        // SAFETY: a place for each thread.
+        unsafe { simt::shared_store(place.offset(simt::thread_index()), sum) };
+        simt::block_barrier();
+        if simt::warp_index() == 0 && column < args.columns {
+            let mut warp = 1;
+            while warp < warps {
+                // SAFETY: written before the barrier.
+                sum += unsafe { simt::shared_load(place.offset(warp * WARP + simt::lane())) };
+                warp += 1;
+            }
+            // SAFETY: the caller's; a thread for each column.
+            unsafe { store(args, to, column, sum) };
+        }
+        simt::block_barrier();
+        first += u64::from(blocks) * u64::from(WARP);
+    }
+}
+
+#[inline(always)]
+unsafe fn store<T: Data>(args: &Args<T>, to: *mut u8, column: u64, sum: f32) {
+    // SAFETY: the caller's.
+    unsafe {
+        if args.as_data != 0 {
+            T::store(to.cast::<T>().wrapping_add(column as usize), T::from_acc(sum));
+        } else {
+            f32::store(to.cast::<f32>().wrapping_add(column as usize), sum);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! What the host knows of a kernel: a [`Key`] says what it is for, and [`kernels`] has the functions to interpret.
+
+use super::Data;
+use super::access::{Access, Elements, Vectors, Width};
+use super::backward::{self, backward};
+use super::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
+use super::forward::{Args, Of, Spec, forward};
+use super::list::{backward_kernels, forward_kernels};
+use super::long::long;
+use super::parameters::{ByColumn, ByRun, Map, Sharing};
+use super::spread::{Alone, Cluster, Grid, HEAD_BYTES};
+use super::statistics::{Centred, Given, Op, Statistics, Uncentred};
+use super::team::{Block, Lanes, Owner, Owns};
+use crate::block;
+use crate::simt::WARP;
+
+/// The direction of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// y from x.
+    Forward,
+    /// dx and the parameters' gradients from x and dy.
+    Backward,
+}
+
+/// What a kernel is specialised on, besides the element type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// Forward or backward.
+    pub pass: Pass,
+    /// Where mean and rstd come from.
+    pub op: Op,
+    /// Who owns a row.
+    pub owner: Owner,
+    /// The width of an access.
+    pub width: Width,
+    /// Accesses of a thread to a row.
+    pub accesses: u32,
+    /// Which parameter belongs to an element.
+    pub sharing: Sharing,
+    /// The class of the activation.
+    pub class: Class,
+    /// Whether there may be a residual.
+    pub residual: bool,
+    /// Whether the next row is loaded before this one is reduced.
+    pub ahead: bool,
+}
+
+impl Key {
+    fn of<S: Spec>(function: &str, accesses: usize) -> Key {
+        Key {
+            pass: if function == "backward" {
+                Pass::Backward
+            } else {
+                Pass::Forward
+            },
+            op: S::Statistics::OP,
+            owner: S::Team::OWNER,
+            width: S::Access::WIDTH,
+            accesses: accesses as u32,
+            sharing: S::Map::SHARING,
+            class: S::Epilogue::CLASS,
+            residual: S::RESIDUAL,
+            ahead: S::AHEAD,
+        }
+    }
+
+    /// Threads of a block, at most: the registers are divided for that many.
+    pub fn max_threads(&self) -> u32 {
+        let small = self.width == Width::Vector && self.class != Class::Any && self.accesses <= 2;
+        let small = small && self.pass == Pass::Forward && !self.is_long();
+        if small { 1024 } else { 512 }
+    }
+
+    /// Elements of an access.
+    pub fn access_elements(&self, element_bytes: u32) -> u32 {
+        match self.width {
+            Width::Vector => 16 / element_bytes,
+            Width::Element => 1,
+        }
+    }
+
+    /// Threads of a team, in blocks of `threads`.
+    pub fn team_threads(&self, threads: u32) -> u32 {
+        match self.owner {
+            Owner::Lanes(lanes) => lanes,
+            _ => threads,
+        }
+    }
+
+    /// Rows that a block of `threads` threads has at a time.
+    pub fn teams(&self, threads: u32) -> u32 {
+        threads / self.team_threads(threads)
+    }
+
+    /// Whether rows may be longer than the registers.
+    pub fn is_long(&self) -> bool {
+        matches!(self.owner, Owner::Alone | Owner::Cluster | Owner::Grid)
+    }
+
+    /// Elements of a tile of a long row, which a block of `threads` threads has at a time.
+    pub fn tile_elements(&self, threads: u32, element_bytes: u32) -> u32 {
+        threads * self.accesses * self.access_elements(element_bytes)
+    }
+
+    /// Whether the teams of blocks of `threads` threads hold rows of so many elements of `element_bytes`. Vectors have to fill
+    /// the row, and only the last vector of a thread may lie beyond it.
+    pub fn fits(&self, columns: u64, threads: u32, element_bytes: u32) -> bool {
+        let elements = self.access_elements(element_bytes);
+        let accesses = columns.div_ceil(elements.into());
+        let team = u64::from(self.team_threads(threads));
+        let most = team * u64::from(self.accesses);
+        let least = match self.width {
+            Width::Vector if !columns.is_multiple_of(elements.into()) => return false,
+            Width::Vector => most - team,
+            Width::Element => 0,
+        };
+        let block = threads.is_multiple_of(WARP) && (WARP..=self.max_threads()).contains(&threads);
+        block && (self.is_long() || (least.max(1)..=most).contains(&accesses))
+    }
+
+    /// Bytes of dynamic shared memory of a block of `threads` threads that keeps so many tiles; 0 of them unless rows are long.
+    pub fn shared_bytes(&self, threads: u32, kept: u32) -> u32 {
+        let access_bytes = match self.width {
+            Width::Vector => Vectors::KEPT_BYTES,
+            Width::Element => Elements::KEPT_BYTES,
+        };
+        match self.owner {
+            Owner::Lanes(_) => 0,
+            Owner::Block => block::SCRATCH_BYTES,
+            _ => HEAD_BYTES + kept * threads * self.accesses * access_bytes,
+        }
+    }
+
+    /// The name of the entry point in its module.
+    pub fn name(&self) -> String {
+        let op = match self.op {
+            Op::Layer => "layer",
+            Op::Rms => "rms",
+            Op::Given => "given",
+        };
+        let owner = match self.owner {
+            Owner::Lanes(WARP) => "warp".into(),
+            Owner::Lanes(lanes) => format!("lanes{lanes}"),
+            Owner::Block => "block".into(),
+            Owner::Alone => "alone".into(),
+            Owner::Cluster => "cluster".into(),
+            Owner::Grid => "grid".into(),
+        };
+        let ahead = if self.ahead && !self.is_long() { "_ahead" } else { "" };
+        format!("{op}_{owner}_v{}{ahead}", self.accesses)
+    }
+
+    /// The family of kernels that it belongs to: there is a module of it for each element type.
+    pub fn family(&self) -> String {
+        let mut name = String::from(match self.owner {
+            _ if self.pass == Pass::Backward => "rows_backward",
+            Owner::Lanes(_) | Owner::Block => "rows_forward",
+            Owner::Alone | Owner::Grid => "rows_long",
+            Owner::Cluster => "rows_cluster",
+        });
+        if self.width == Width::Element {
+            name += "_elements";
+        }
+        if self.sharing == Sharing::ByRun {
+            name += "_runs";
+        }
+        name += match (self.class, self.owner) {
+            (Class::Plain, _) if self.is_long() || self.pass == Pass::Backward => "_plain",
+            (Class::Plain, _) if self.accesses > 2 => "_wide",
+            (Class::Plain, Owner::Lanes(_)) => "_lanes",
+            (Class::Plain, _) => "_block",
+            (Class::Piecewise, _) => "_piecewise",
+            (Class::Any, _) if self.width == Width::Element || self.is_long() || self.pass == Pass::Backward => "",
+            (Class::Any, _) => "_any",
+        };
+        name
+    }
+}
+
+/// A kernel as the interpreter runs it, with what it is told at launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel<A> {
+    /// The family that it is listed in.
+    pub family: &'static str,
+    /// The name that it is listed under.
+    pub name: &'static str,
+    /// What it is for.
+    pub key: Key,
+    /// Runs it as one thread of the interpreter. What the launch was not given is a fault there.
+    pub run: unsafe fn(&A),
+}
+
+macro_rules! kernels {
+    ($($family:literal by $function:ident { $($name:ident: $statistics:ty, $team:ty, $access:ty, $accesses:literal, $map:ty,
+        $epilogue:ty, $residual:literal, $ahead:literal;)* })*) => {
+        vec![$($(Kernel {
+            family: $family,
+            name: stringify!($name),
+            key: Key::of::<Of<$statistics, $team, $access, $map, $epilogue, $residual, $ahead>>(stringify!($function), $accesses),
+            run: $function::<T, Of<$statistics, $team, $access, $map, $epilogue, $residual, $ahead>, $accesses>,
+        }),*),*]
+    };
+}
+
+/// All kernels of the forward pass.
+pub fn kernels<T: Data>() -> Vec<Kernel<Args<T>>> {
+    forward_kernels!(kernels)
+}
+
+/// All kernels of the backward pass.
+pub fn backward_kernels<T: Data>() -> Vec<Kernel<backward::Args<T>>> {
+    backward_kernels!(kernels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_says_what_the_keys_say() {
+        let forward = kernels::<f32>()
+            .into_iter()
+            .map(|kernel| (kernel.family, kernel.name, kernel.key));
+        let backward = backward_kernels::<f32>()
+            .into_iter()
+            .map(|kernel| (kernel.family, kernel.name, kernel.key));
+        for (family, name, key) in forward.chain(backward) {
+            assert_eq!((family, name), (key.family().as_str(), key.name().as_str()));
+        }
+    }
+
+    #[test]
+    fn only_the_last_vector_may_be_missing() {
+        let kernel = kernels::<f32>()
+            .into_iter()
+            .find(|kernel| kernel.name == "layer_block_v4");
+        let key = kernel.unwrap().key;
+        let fitting: Vec<u64> = (0..600).filter(|&columns| key.fits(columns, 32, 4)).collect();
+        // From 3 vectors a thread on, to 4.
+        assert_eq!(fitting, (384..=512).step_by(4).collect::<Vec<_>>());
+    }
+}

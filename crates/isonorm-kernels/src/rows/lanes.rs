@@ -1,0 +1,200 @@
+//! A few numbers side by side, and loops over them that are written out: an array that is indexed by a variable would go
+//! to memory.
+
+use crate::simt;
+
+/// `body(0)`, `body(1)`, … `body(V − 1)`, written out; `V` is 8 at most.
+#[inline(always)]
+pub(super) fn unrolled<const V: usize>(mut body: impl FnMut(usize)) {
+    const { assert!(V <= 8) };
+    if V > 0 {
+        body(0);
+    }
+    if V > 1 {
+        body(1);
+    }
+    if V > 2 {
+        body(2);
+    }
+    if V > 3 {
+        body(3);
+    }
+    if V > 4 {
+        body(4);
+    }
+    if V > 5 {
+        body(5);
+    }
+    if V > 6 {
+        body(6);
+    }
+    if V > 7 {
+        body(7);
+    }
+}
+
+/// The array with its first element moved to the end.
+#[inline(always)]
+pub(super) fn rotated<N: Copy, const V: usize>(array: [N; V]) -> [N; V] {
+    let mut next = array;
+    unrolled::<V>(|v| next[v] = array[if v + 1 < V { v + 1 } else { 0 }]);
+    next
+}
+
+/// The numbers of one access: one, four or eight.
+pub trait Lanes: Copy {
+    /// How many numbers.
+    const LANES: u32;
+
+    /// The same number in each lane.
+    fn splat(number: f32) -> Self;
+
+    /// Folds over the lanes, in order.
+    fn fold<A>(self, start: A, step: impl FnMut(A, f32) -> A) -> A;
+
+    /// The numbers `change(number)`.
+    fn map(self, change: impl FnMut(f32) -> f32) -> Self;
+
+    /// The numbers `change(number)`, by a loop that is left a loop: for a large `change`.
+    fn map_rolled(self, change: impl FnMut(f32) -> f32) -> Self;
+
+    /// The numbers `join(own, second)`, lane by lane.
+    fn zip(self, second: Self, join: impl FnMut(f32, f32) -> f32) -> Self;
+
+    /// The numbers `join(own, second, third)`, lane by lane.
+    fn zip3(self, second: Self, third: Self, join: impl FnMut(f32, f32, f32) -> f32) -> Self;
+
+    /// Parameters: as many `f32` from global memory.
+    ///
+    /// # Safety
+    ///
+    /// They may be read, nothing writes them during the kernel, and where there are several they are aligned to 16 bytes.
+    unsafe fn load_keep(place: *const f32) -> Self;
+
+    /// Writes them as `f32` to global memory.
+    ///
+    /// # Safety
+    ///
+    /// They may be written, and where there are several they are aligned to 16 bytes.
+    unsafe fn store(self, place: *mut f32);
+}
+
+impl Lanes for [f32; 1] {
+    const LANES: u32 = 1;
+
+    #[inline(always)]
+    fn splat(number: f32) -> Self {
+        [number]
+    }
+
+    #[inline(always)]
+    fn fold<A>(self, start: A, mut step: impl FnMut(A, f32) -> A) -> A {
+        step(start, self[0])
+    }
+
+    #[inline(always)]
+    fn map(self, mut change: impl FnMut(f32) -> f32) -> Self {
+        [change(self[0])]
+    }
+
+    #[inline(always)]
+    fn map_rolled(self, change: impl FnMut(f32) -> f32) -> Self {
+        self.map(change)
+    }
+
+    #[inline(always)]
+    fn zip(self, second: Self, mut join: impl FnMut(f32, f32) -> f32) -> Self {
+        [join(self[0], second[0])]
+    }
+
+    #[inline(always)]
+    fn zip3(self, second: Self, third: Self, mut join: impl FnMut(f32, f32, f32) -> f32) -> Self {
+        [join(self[0], second[0], third[0])]
+    }
+
+    #[inline(always)]
+    unsafe fn load_keep(place: *const f32) -> Self {
+        // SAFETY: the caller's.
+        [f32::from_bits(unsafe { simt::load_32_keep(place.cast()) })]
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, place: *mut f32) {
+        // SAFETY: the caller's.
+        unsafe { simt::store_32(place.cast(), self[0].to_bits()) };
+    }
+}
+
+macro_rules! lanes {
+    ($lanes:literal: $($lane:literal)*; rotated by two: $($moved:literal)*; $($quarter:literal: $a:literal $b:literal $c:literal $d:literal)*) => {
+        impl Lanes for [f32; $lanes] {
+            const LANES: u32 = $lanes;
+
+            #[inline(always)]
+            fn splat(number: f32) -> Self {
+                [number; $lanes]
+            }
+
+            #[inline(always)]
+            fn fold<A>(self, start: A, mut step: impl FnMut(A, f32) -> A) -> A {
+                let result = start;
+                $(let result = step(result, self[$lane]);)*
+                result
+            }
+
+            #[inline(always)]
+            fn map(self, mut change: impl FnMut(f32) -> f32) -> Self {
+                [$(change(self[$lane])),*]
+            }
+
+            #[inline(always)]
+            fn map_rolled(self, mut change: impl FnMut(f32) -> f32) -> Self {
+                let mut numbers = self;
+                // Two at a time, so that one's latency hides behind the other's.
+                let mut left = simt::opaque($lanes / 2);
+                while left > 0 {
+                    let (first, second) = (change(numbers[0]), change(numbers[1]));
+                    numbers = [$(numbers[$moved],)* first, second];
+                    left -= 1;
+                }
+                numbers
+            }
+
+            #[inline(always)]
+            fn zip(self, second: Self, mut join: impl FnMut(f32, f32) -> f32) -> Self {
+                [$(join(self[$lane], second[$lane])),*]
+            }
+
+            #[inline(always)]
+            fn zip3(self, second: Self, third: Self, mut join: impl FnMut(f32, f32, f32) -> f32) -> Self {
+                [$(join(self[$lane], second[$lane], third[$lane])),*]
+            }
+
+            #[inline(always)]
+            unsafe fn load_keep(place: *const f32) -> Self {
+                let mut numbers = [0.0; $lanes];
+                $(
+                    // SAFETY: the caller's.
+                    let quarter = unsafe { simt::load_128_keep(place.wrapping_add(4 * $quarter).cast()) };
+                    numbers[$a] = f32::from_bits(quarter[0]);
+                    numbers[$b] = f32::from_bits(quarter[1]);
+                    numbers[$c] = f32::from_bits(quarter[2]);
+                    numbers[$d] = f32::from_bits(quarter[3]);
+                )*
+                numbers
+            }
+
+            #[inline(always)]
+            unsafe fn store(self, place: *mut f32) {
+                $(
+                    let quarter = [self[$a], self[$b], self[$c], self[$d]].map(f32::to_bits);
+                    // SAFETY: the caller's.
+                    unsafe { simt::store_128(place.wrapping_add(4 * $quarter).cast(), quarter) };
+                )*
+            }
+        }
+    };
+}
+
+lanes!(4: 0 1 2 3; rotated by two: 2 3; 0: 0 1 2 3);
+lanes!(8: 0 1 2 3 4 5 6 7; rotated by two: 2 3 4 5 6 7; 0: 0 1 2 3 1: 4 5 6 7);

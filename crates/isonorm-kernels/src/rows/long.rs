@@ -1,0 +1,401 @@
+//! The forward pass over rows that are longer than registers.
+//!
+//! Blocks that share a row take a contiguous share each, and walk over it tile by tile, a few vectors a thread. The first way
+//! sums up moments, and keeps the first tiles in shared memory; the second way normalizes, newest first, so that what was not
+//! kept is read again while the second-level cache has it. A thread comes back to the elements that it had.
+//!
+//! The mean is kept as distance from the row's first element, so that a large mean costs no digits; a tile's squared distances
+//! are taken from the tile's own mean, and tiles, threads, warps and blocks merge in a fixed order.
+
+use core::marker::PhantomData;
+use core::num::NonZero;
+
+use isonorm_math::{Moments, Normalizer, Real, normalize};
+
+use super::access::{Access, Data, width};
+use super::epilogue::Epilogue;
+pub use super::forward::Args;
+use super::forward::{Spec, next_set, save};
+use super::lanes::{Lanes, unrolled};
+use super::parameters::{Map, at_least_one};
+use super::spread::{HEAD_BYTES, Spread};
+use super::statistics::{Op, Statistics, given, uncentred};
+use crate::block::{self, Scratch};
+use crate::simt::{self, Shared};
+
+/// Shares start on lines of the cache.
+const LINE_BYTES: u64 = 128;
+
+/// Normalizes the rows. For a grid of a multiple of the blocks that share a row.
+///
+/// # Safety
+///
+/// As for [`forward`](super::forward::forward); blocks have [`HEAD_BYTES`] of shared memory, and what the kept tiles take.
+#[inline(always)]
+pub unsafe fn long<T: Data, S: Spec<Team: Spread>, const V: usize>(args: &Args<T>) {
+    let mut spread = S::Team::new(args);
+    let mut scratch = Scratch::at_start();
+    let blocks = at_least_one(spread.blocks());
+    let walk = Walk::<T, S, V>::new(args, spread.rank(), blocks);
+    let step = u64::from(simt::grid_blocks() / blocks);
+    let sets = at_least_one(args.affine.sets);
+    let wrapped = |row: u64| (row % NonZero::<u64>::from(sets)) as u32;
+    let mut row = u64::from(simt::block_index() / blocks);
+    let (mut set, set_step) = (wrapped(row), wrapped(step));
+    while row < args.rows {
+        // SAFETY: the caller's.
+        unsafe {
+            let (mean, normalizer) = walk.measure(&mut spread, &mut scratch, row, set);
+            if spread.rank() == 0 && simt::thread_index() == 0 {
+                save(args.mean, row, mean);
+                save(args.rstd, row, normalizer.rstd);
+            }
+            walk.normalize(normalizer, row, set);
+        }
+        row += step;
+        set = next_set(set, set_step, sets);
+    }
+    spread.finish();
+}
+
+/// What a thread has of a tile.
+struct Tile<T: Data, A: Access, const V: usize> {
+    x: [A::Raw<T>; V],
+    residual: [A::Raw<T>; V],
+}
+
+/// Where a tile lies: its number, the column that it starts at, and how many elements the share has from there on.
+#[derive(Clone, Copy)]
+struct At {
+    index: u64,
+    start: u64,
+    left: u32,
+}
+
+/// A block's way over its share of a row.
+struct Walk<'a, T: Data, S: Spec, const V: usize> {
+    args: &'a Args<T>,
+    /// The share's elements.
+    start: u64,
+    end: u64,
+    /// Elements of a tile.
+    tile: u32,
+    tiles: u64,
+    of: PhantomData<S>,
+}
+
+impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
+    #[inline(always)]
+    fn new(args: &'a Args<T>, rank: u32, blocks: NonZero<u32>) -> Self {
+        let line = LINE_BYTES / size_of::<T>() as u64;
+        let share = args
+            .columns
+            .div_ceil(NonZero::<u64>::from(blocks).get().max(1))
+            .div_ceil(line)
+            * line;
+        let start = args.columns.min(u64::from(rank) * share);
+        let end = args.columns.min(start + share);
+        let tile = simt::block_threads() * V as u32 * width::<T, S::Access>();
+        Self {
+            args,
+            start,
+            end,
+            tile,
+            tiles: (end - start).div_ceil(u64::from(tile).max(1)),
+            of: PhantomData,
+        }
+    }
+
+    /// Where a tile of the share lies, which may end before it.
+    #[inline(always)]
+    fn at(&self, index: u64) -> At {
+        let start = self.start + index * u64::from(self.tile);
+        let left = self.end.saturating_sub(start).min(u64::from(self.tile)) as u32;
+        At { index, start, left }
+    }
+
+    /// The first element of the thread's part `v`, counted from the start of the tile.
+    #[inline(always)]
+    fn within(&self, v: usize) -> u32 {
+        (v as u32 * simt::block_threads() + simt::thread_index()) * width::<T, S::Access>()
+    }
+
+    #[inline(always)]
+    fn has(&self, at: At, v: usize) -> bool {
+        self.within(v) < at.left
+    }
+
+    /// Part `v` of a tile of some tensor.
+    #[inline(always)]
+    fn part(&self, base: *const T, row: u64, stride: u64, at: At, v: usize) -> *const T {
+        self.place(base, row, stride, at.start)
+            .wrapping_add(self.within(v) as usize)
+    }
+
+    #[inline(always)]
+    fn has_stream(&self) -> bool {
+        S::RESIDUAL && !self.args.stream.is_null()
+    }
+
+    #[inline(always)]
+    fn has_residual(&self) -> bool {
+        S::RESIDUAL && !self.args.residual.is_null()
+    }
+
+    #[inline(always)]
+    fn is_kept(&self, at: At) -> bool {
+        at.index < u64::from(self.args.kept)
+    }
+
+    /// Where part `v` of a tile is kept.
+    #[inline(always)]
+    fn kept_at(&self, at: At, v: usize) -> Shared<u32> {
+        let part = (at.index as u32 * V as u32 + v as u32) * simt::block_threads() + simt::thread_index();
+        Shared::at(HEAD_BYTES + part * S::Access::KEPT_BYTES)
+    }
+
+    #[inline(always)]
+    fn place(&self, base: *const T, row: u64, stride: u64, column: u64) -> *const T {
+        base.wrapping_add((row * stride) as usize).wrapping_add(column as usize)
+    }
+
+    /// Loads a tile from global memory; nothing where the share has none.
+    #[inline(always)]
+    unsafe fn load(&self, row: u64, at: At, with_residual: bool) -> Tile<T, S::Access, V> {
+        let args = self.args;
+        let nothing = S::Access::nothing::<T>();
+        let mut loaded = Tile {
+            x: [nothing; V],
+            residual: [nothing; V],
+        };
+        unrolled::<V>(|v| {
+            if self.has(at, v) {
+                // SAFETY: the row has these elements.
+                loaded.x[v] = unsafe { S::Access::load(self.part(args.x, row, args.x_stride, at, v)) };
+                if with_residual {
+                    let place = self.part(args.residual, row, args.residual_stride, at, v);
+                    // SAFETY: as above.
+                    loaded.residual[v] = unsafe { S::Access::load(place) };
+                }
+            }
+        });
+        loaded
+    }
+
+    /// x + residual, rounded to the data's type, in place of x.
+    #[inline(always)]
+    fn add_residual(loaded: &mut Tile<T, S::Access, V>) {
+        unrolled::<V>(|v| {
+            let x = S::Access::unpack::<T>(loaded.x[v]);
+            let residual = S::Access::unpack::<T>(loaded.residual[v]);
+            loaded.x[v] = S::Access::pack::<T>(x.zip(residual, |x, residual| x + residual));
+        });
+    }
+
+    /// The row's first element, after the residual.
+    #[inline(always)]
+    unsafe fn first(&self, row: u64) -> f32 {
+        let args = self.args;
+        // SAFETY: a row has an element, and with a stream there is a residual.
+        unsafe {
+            let x = T::load(self.place(args.x, row, args.x_stride, 0)).to_acc();
+            if self.has_stream() {
+                let residual = T::load(self.place(args.residual, row, args.residual_stride, 0));
+                T::from_acc(x + residual.to_acc()).to_acc()
+            } else {
+                x
+            }
+        }
+    }
+
+    /// The moments of the thread's part of a tile, as distances from `shift`; about 0, with `centred` false.
+    #[inline(always)]
+    fn moments(&self, at: At, loaded: &Tile<T, S::Access, V>, shift: f32, centred: bool) -> Moments<f32> {
+        let (mut count, mut sum) = (0, 0.0);
+        unrolled::<V>(|v| {
+            if self.has(at, v) {
+                count += width::<T, S::Access>();
+                let x = S::Access::unpack::<T>(loaded.x[v]);
+                sum = x.fold(
+                    sum,
+                    |sum, x| if centred { sum + (x - shift) } else { x.mul_add(x, sum) },
+                );
+            }
+        });
+        let count = count as f32;
+        if count == 0.0 {
+            return Moments::EMPTY;
+        }
+        if !centred {
+            return Moments {
+                count,
+                mean: 0.0,
+                m2: sum,
+            };
+        }
+        let mean = sum / count;
+        let (mut first, mut second) = (0.0, 0.0);
+        unrolled::<V>(|v| {
+            if self.has(at, v) {
+                let x = S::Access::unpack::<T>(loaded.x[v]);
+                (first, second) = x.fold((first, second), |(first, second), x| {
+                    let d = (x - shift) - mean;
+                    (first + d, d.mul_add(d, second))
+                });
+            }
+        });
+        let rest = first / count;
+        Moments {
+            count,
+            mean: mean + rest,
+            m2: Real::max(0.0, (-rest).mul_add(first, second)),
+        }
+    }
+
+    /// The first way: the moments of the share, and the first tiles kept.
+    #[inline(always)]
+    unsafe fn share(&self, row: u64, shift: f32, centred: bool) -> Moments<f32> {
+        let mut moments = Moments::EMPTY;
+        // SAFETY: the caller's.
+        let mut next = unsafe { self.load(row, self.at(0), self.has_stream()) };
+        let mut index = 0;
+        while index < self.tiles {
+            let at = self.at(index);
+            index += 1;
+            let mut loaded = next;
+            // SAFETY: the caller's.
+            next = unsafe { self.load(row, self.at(index), self.has_stream()) };
+            if self.has_stream() {
+                Self::add_residual(&mut loaded);
+            }
+            if self.is_kept(at) {
+                unrolled::<V>(|v| {
+                    // SAFETY: a place for each part of each thread, in the shared memory of the launch.
+                    unsafe { S::Access::keep(self.kept_at(at, v), loaded.x[v]) };
+                });
+            }
+            moments = moments.merge(self.moments(at, &loaded, shift, centred));
+        }
+        moments
+    }
+
+    /// The mean that is saved, and what normalizes; valid in all threads.
+    #[inline(always)]
+    unsafe fn measure(&self, spread: &mut S::Team, scratch: &mut Scratch, row: u64, set: u32) -> (f32, Normalizer<f32>)
+    where
+        S::Team: Spread,
+    {
+        let args = self.args;
+        // SAFETY: the caller's, here and below.
+        unsafe {
+            if S::Statistics::OP == Op::Given {
+                return given(args, set);
+            }
+            let centred = S::Statistics::OP == Op::Layer;
+            let shift = if centred { self.first(row) } else { 0.0 };
+            let own = block::moments(self.share(row, shift, centred), scratch);
+            let mut all = spread.merge(own, args);
+            // Counts above 2²⁴ are rounded on the way.
+            all.count = args.columns as f32;
+            let rstd = all.rstd(args.eps);
+            if !centred {
+                return (0.0, uncentred(rstd));
+            }
+            let [centre, rest] = two_sum(shift, all.mean);
+            let offset = if rest == 0.0 { 0.0 } else { -rest * rstd };
+            (centre, Normalizer { centre, rstd, offset })
+        }
+    }
+
+    /// A tile the second time, from where it is.
+    #[inline(always)]
+    unsafe fn again(&self, row: u64, at: At) -> Tile<T, S::Access, V> {
+        // SAFETY: the caller's, here and below.
+        unsafe {
+            if S::Statistics::OP == Op::Given || !self.is_kept(at) {
+                let mut loaded = self.load(row, at, self.has_residual());
+                if self.has_stream() {
+                    Self::add_residual(&mut loaded);
+                }
+                return loaded;
+            }
+            let nothing = S::Access::nothing::<T>();
+            let mut loaded = Tile {
+                x: [nothing; V],
+                residual: [nothing; V],
+            };
+            unrolled::<V>(|v| loaded.x[v] = S::Access::kept(self.kept_at(at, v)));
+            if self.has_residual() && !self.has_stream() {
+                unrolled::<V>(|v| {
+                    if self.has(at, v) {
+                        let place = self.part(self.args.residual, row, self.args.residual_stride, at, v);
+                        loaded.residual[v] = S::Access::load(place);
+                    }
+                });
+            }
+            loaded
+        }
+    }
+
+    /// The second way: x̂, scale and shift, residual, activation, and the store.
+    #[inline(always)]
+    unsafe fn normalize(&self, normalizer: Normalizer<f32>, row: u64, set: u32) {
+        let mut left = self.tiles;
+        while left > 0 {
+            left -= 1;
+            let at = self.at(left);
+            // SAFETY: the caller's.
+            unsafe {
+                let loaded = self.again(row, at);
+                self.finish(&loaded, at, normalizer, row, set);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn finish(&self, loaded: &Tile<T, S::Access, V>, at: At, normalizer: Normalizer<f32>, row: u64, set: u32) {
+        let args = self.args;
+        let mut z = [<S::Access as Access>::Numbers::<T>::splat(0.0); V];
+        let narrow = args.affine.is_narrow::<T>();
+        unrolled::<V>(|v| {
+            if self.has(at, v) {
+                let column = at.start + u64::from(self.within(v));
+                // SAFETY: the caller's, for a part that the row has.
+                let [weight, bias] = unsafe {
+                    if narrow {
+                        S::Map::at::<T, S::Access, true>(&args.affine, set, column)
+                    } else {
+                        S::Map::at::<T, S::Access, false>(&args.affine, set, column)
+                    }
+                };
+                let xhat = S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
+                z[v] = xhat.zip3(weight, bias, normalize::affine);
+                if self.has_residual() && !self.has_stream() {
+                    z[v] = z[v].zip(S::Access::unpack::<T>(loaded.residual[v]), |z, residual| z + residual);
+                }
+            }
+        });
+        let y = S::Epilogue::apply(z, args.activation);
+        unrolled::<V>(|v| {
+            if self.has(at, v) {
+                // SAFETY: the caller's; each part belongs to one thread.
+                unsafe {
+                    if self.has_stream() {
+                        let place = self.part(args.stream, row, args.stream_stride, at, v);
+                        S::Access::store(place.cast_mut(), loaded.x[v]);
+                    }
+                    let place = self.part(args.y, row, args.y_stride, at, v);
+                    S::Access::store(place.cast_mut(), S::Access::pack::<T>(y[v]));
+                }
+            }
+        });
+    }
+}
+
+/// The sum as two numbers, without any error (D. E. Knuth, *Seminumerical Algorithms*, section 4.2.2, theorem B).
+#[inline(always)]
+fn two_sum(a: f32, b: f32) -> [f32; 2] {
+    let sum = a + b;
+    let of_b = sum - a;
+    [sum, (a - (sum - of_b)) + (b - of_b)]
+}

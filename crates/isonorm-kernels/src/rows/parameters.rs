@@ -1,0 +1,315 @@
+//! Weight and bias of a row: one a column, or one a run of columns.
+
+use core::num::NonZero;
+
+use super::access::{Access, Data, Span, width};
+use super::lanes::{Lanes, unrolled};
+
+/// Weight and bias as a kernel is told them: `f32`, or of the data's type. There are `runs` of each for each of `sets` sets, and
+/// row `r` belongs to set `r mod sets`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Affine {
+    /// `[columns]`, or `[sets, runs]`; or null for 1.
+    pub weight: *const u8,
+    /// As `weight`; or null for 0.
+    pub bias: *const u8,
+    /// Columns that share a parameter; at least 1.
+    pub run: u64,
+    /// Sets of parameters; at least 1.
+    pub sets: u32,
+    /// Parameters of a set, where they are by run.
+    pub runs: u32,
+    /// Whether parameters, and statistics that are given, have the data's type (1), or are `f32` (0).
+    pub as_data: u32,
+}
+
+impl Affine {
+    /// No weight and no bias.
+    pub const NONE: Affine = Affine {
+        weight: core::ptr::null(),
+        bias: core::ptr::null(),
+        run: 1,
+        sets: 1,
+        runs: 1,
+        as_data: 0,
+    };
+
+    /// Whether parameters have to be turned into `f32`.
+    #[inline(always)]
+    pub(super) fn is_narrow<T>(&self) -> bool {
+        size_of::<T>() < 4 && self.as_data != 0
+    }
+
+    /// One parameter as a number.
+    ///
+    /// # Safety
+    ///
+    /// `base` points to more than `index` parameters, in the type that `self` says.
+    #[inline(always)]
+    pub(super) unsafe fn parameter<T: Data>(&self, base: *const u8, index: u32) -> f32 {
+        // SAFETY: the caller's.
+        unsafe {
+            if self.is_narrow::<T>() {
+                T::load_keep(base.cast::<T>().wrapping_add(index as usize)).to_acc()
+            } else {
+                f32::load_keep(base.cast::<f32>().wrapping_add(index as usize))
+            }
+        }
+    }
+}
+
+/// What a division may divide by, without a check that could fail.
+#[inline(always)]
+pub(super) fn at_least_one(number: u32) -> NonZero<u32> {
+    NonZero::new(number).unwrap_or(NonZero::<u32>::MIN)
+}
+
+/// The numbers of each kind that a thread keeps from row to row, at most; more are read again for each row.
+const KEPT: u32 = 8;
+
+/// Which parameter belongs to an element, as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sharing {
+    /// [`ByColumn`]
+    ByColumn,
+    /// [`ByRun`]
+    ByRun,
+}
+
+/// Which parameter belongs to an element.
+pub trait Map {
+    /// Which one.
+    const SHARING: Sharing;
+
+    /// A thread's share of the parameters.
+    type Of<T: Data, A: Access, const V: usize>: Parameters<T, A, V>;
+
+    /// Weight and bias from `column` on, for a row of set `set`; `NARROW` where they have the data's type.
+    ///
+    /// # Safety
+    ///
+    /// See [`Affine`].
+    unsafe fn at<T: Data, A: Access, const NARROW: bool>(affine: &Affine, set: u32, column: u64) -> [A::Numbers<T>; 2];
+}
+
+/// A parameter each column, the same for all rows: LayerNorm, RMSNorm.
+pub struct ByColumn;
+
+/// A parameter each run of columns, for a set of rows that repeats: GroupNorm, InstanceNorm. With [`Vectors`] the length of a
+/// run is a multiple of the vector's.
+///
+/// [`Vectors`]: super::access::Vectors
+pub struct ByRun;
+
+impl Map for ByColumn {
+    const SHARING: Sharing = Sharing::ByColumn;
+    type Of<T: Data, A: Access, const V: usize> = Columns<T, A, V>;
+
+    #[inline(always)]
+    unsafe fn at<T: Data, A: Access, const NARROW: bool>(
+        affine: &Affine,
+        _set: u32,
+        column: u64,
+    ) -> [A::Numbers<T>; 2] {
+        // SAFETY: the caller's.
+        unsafe { read::<T, A, NARROW>(affine, column) }
+    }
+}
+
+impl Map for ByRun {
+    const SHARING: Sharing = Sharing::ByRun;
+    type Of<T: Data, A: Access, const V: usize> = Runs<V>;
+
+    #[inline(always)]
+    unsafe fn at<T: Data, A: Access, const NARROW: bool>(affine: &Affine, set: u32, column: u64) -> [A::Numbers<T>; 2] {
+        let index = set * affine.runs + run_of(affine, column);
+        // SAFETY: the caller's.
+        let [weight, bias] = unsafe { one_of_run::<T>(affine, index) };
+        [A::Numbers::<T>::splat(weight), A::Numbers::<T>::splat(bias)]
+    }
+}
+
+/// Weight and bias as numbers, where there are any.
+pub trait Parameters<T: Data, A: Access, const V: usize>: Copy {
+    /// Whether [`at`](Parameters::at) reads memory, and has to know the type there.
+    const READS: bool;
+
+    /// What does not depend on the row; the pointers of `affine` are as said there.
+    ///
+    /// # Safety
+    ///
+    /// See [`Affine`].
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    unsafe fn new(affine: &Affine, span: Span) -> Self;
+
+    /// What depends on the row, early enough for the loads to take their time.
+    ///
+    /// # Safety
+    ///
+    /// See [`Affine`].
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    unsafe fn fetch(&mut self, affine: &Affine, span: Span, set: u32);
+
+    /// Weight and bias of part `v`, which the row has; `NARROW` where they have the data's type.
+    ///
+    /// # Safety
+    ///
+    /// See [`Affine`].
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    unsafe fn at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> [A::Numbers<T>; 2];
+}
+
+/// See [`ByColumn`].
+pub struct Columns<T: Data, A: Access, const V: usize> {
+    weight: [A::Numbers<T>; V],
+    bias: [A::Numbers<T>; V],
+}
+
+impl<T: Data, A: Access, const V: usize> Clone for Columns<T, A, V> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Data, A: Access, const V: usize> Copy for Columns<T, A, V> {}
+
+impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Columns<T, A, V> {
+    const READS: bool = V as u32 * width::<T, A>() > KEPT;
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    unsafe fn new(affine: &Affine, span: Span) -> Self {
+        let mut new = Self {
+            weight: [A::Numbers::<T>::splat(1.0); V],
+            bias: [A::Numbers::<T>::splat(0.0); V],
+        };
+        if !Self::READS {
+            unrolled::<V>(|v| {
+                if span.has::<A, V>(v) {
+                    let start = span.start(v).into();
+                    // SAFETY: the caller's, for a part that the row has.
+                    [new.weight[v], new.bias[v]] = unsafe {
+                        if affine.is_narrow::<T>() {
+                            read::<T, A, true>(affine, start)
+                        } else {
+                            read::<T, A, false>(affine, start)
+                        }
+                    };
+                }
+            });
+        }
+        new
+    }
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    unsafe fn fetch(&mut self, _affine: &Affine, _span: Span, _set: u32) {}
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    unsafe fn at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> [A::Numbers<T>; 2] {
+        if Self::READS {
+            // SAFETY: the caller's.
+            unsafe { read::<T, A, NARROW>(affine, span.start(v).into()) }
+        } else {
+            [self.weight[v], self.bias[v]]
+        }
+    }
+}
+
+/// Weight and bias from `column` on: 1 and 0 where there are none.
+#[inline(always)]
+unsafe fn read<T: Data, A: Access, const NARROW: bool>(affine: &Affine, column: u64) -> [A::Numbers<T>; 2] {
+    let one = |base: *const u8, otherwise: f32| {
+        if base.is_null() {
+            return A::Numbers::<T>::splat(otherwise);
+        }
+        // SAFETY: the caller's: a number for each column, in the type that `affine` says.
+        unsafe {
+            if NARROW {
+                A::unpack::<T>(A::load_keep(base.cast::<T>().wrapping_add(column as usize)))
+            } else {
+                A::Numbers::<T>::load_keep(base.cast::<f32>().wrapping_add(column as usize))
+            }
+        }
+    };
+    [one(affine.weight, 1.0), one(affine.bias, 0.0)]
+}
+
+/// The run that a column lies in.
+#[inline(always)]
+fn run_of(affine: &Affine, column: u64) -> u32 {
+    if affine.runs <= 1 {
+        return 0;
+    }
+    // A division of 32 bits is several times faster.
+    match (u32::try_from(column), u32::try_from(affine.run)) {
+        (Ok(column), Ok(run)) => column / at_least_one(run),
+        _ => (column / NonZero::new(affine.run).unwrap_or(NonZero::<u64>::MIN)) as u32,
+    }
+}
+
+/// Weight and bias of a run: 1 and 0 where there are none.
+#[inline(always)]
+unsafe fn one_of_run<T: Data>(affine: &Affine, index: u32) -> [f32; 2] {
+    let one = |base: *const u8, otherwise: f32| {
+        if base.is_null() {
+            return otherwise;
+        }
+        // SAFETY: the caller's: a number for each run of each set.
+        unsafe { affine.parameter::<T>(base, index) }
+    };
+    [one(affine.weight, 1.0), one(affine.bias, 0.0)]
+}
+
+/// See [`ByRun`].
+#[derive(Clone, Copy)]
+pub struct Runs<const V: usize> {
+    /// The run that part `v` lies in.
+    run: [u32; V],
+    weight: [f32; V],
+    bias: [f32; V],
+}
+
+impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Runs<V> {
+    const READS: bool = false;
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    unsafe fn new(affine: &Affine, span: Span) -> Self {
+        let mut run = [0; V];
+        let length = at_least_one(affine.run as u32);
+        unrolled::<V>(|v| run[v] = span.start(v) / length);
+        Self {
+            run,
+            weight: [1.0; V],
+            bias: [0.0; V],
+        }
+    }
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    unsafe fn fetch(&mut self, affine: &Affine, span: Span, set: u32) {
+        let start = set * affine.runs;
+        unrolled::<V>(|v| {
+            if span.has::<A, V>(v) {
+                // SAFETY: the caller's.
+                [self.weight[v], self.bias[v]] = unsafe { one_of_run::<T>(affine, start + self.run[v]) };
+            }
+        });
+    }
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    unsafe fn at<const NARROW: bool>(&self, _affine: &Affine, _span: Span, v: usize) -> [A::Numbers<T>; 2] {
+        [
+            A::Numbers::<T>::splat(self.weight[v]),
+            A::Numbers::<T>::splat(self.bias[v]),
+        ]
+    }
+}

@@ -1,0 +1,189 @@
+//! From the elements of a row, which its team holds, to what it is normalized with.
+//!
+//! With the row at hand the variance is exact: the mean first, then the squared distances from it. The mean is taken about
+//! the row's first element, so that a constant row gives exactly its bias, and the second pass adds up the distances too,
+//! which is what rounding left of the mean; see [`Normalizer`].
+//!
+//! Squares are taken in `f32`: distances from about 1.8e19 on overflow, and such a row has rstd 0. A NaN or an infinity stays
+//! in its row.
+
+use isonorm_math::{Moments, Normalizer, Real};
+
+use super::access::{Access, Data, Span};
+use super::forward::Args;
+use super::lanes::{Lanes, unrolled};
+use super::team::Team;
+
+/// A row as its team holds it: the thread's part.
+pub(super) struct Held<'a, T: Data, A: Access, const V: usize> {
+    /// What was loaded; zeros where the row has nothing.
+    pub parts: &'a [A::Raw<T>; V],
+    pub span: Span,
+    /// The row's first element.
+    pub first: f32,
+    /// Which of the sets of parameters belongs to the row.
+    pub set: u32,
+}
+
+impl<T: Data, A: Access, const V: usize> Held<'_, T, A, V> {
+    /// Folds over the thread's elements.
+    #[inline(always)]
+    fn fold<S: Copy>(&self, start: S, mut step: impl FnMut(S, f32) -> S) -> S {
+        let mut state = start;
+        unrolled::<V>(|v| {
+            if self.span.has::<A, V>(v) {
+                state = A::unpack::<T>(self.parts[v]).fold(state, &mut step);
+            }
+        });
+        state
+    }
+}
+
+/// Where mean and rstd come from, as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// [`Centred`]
+    Layer,
+    /// [`Uncentred`]
+    Rms,
+    /// [`Given`]
+    Given,
+}
+
+/// Where mean and rstd come from.
+pub trait Statistics {
+    /// Which one.
+    const OP: Op;
+
+    /// Whether the row's first element is needed.
+    const ABOUT_FIRST: bool;
+
+    /// The mean that is saved, and what normalizes; valid in all threads of the team.
+    ///
+    /// # Safety
+    ///
+    /// The pointers of `args` are as said there.
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    unsafe fn measure<T: Data, A: Access, G: Team, const V: usize>(
+        row: &Held<'_, T, A, V>,
+        args: &Args<T>,
+        team: &mut G,
+    ) -> (f32, Normalizer<f32>);
+}
+
+/// Mean and variance of the row: LayerNorm, GroupNorm, InstanceNorm.
+pub struct Centred;
+
+/// The mean square of the row: RMSNorm.
+pub struct Uncentred;
+
+/// Mean and variance are told, one for each set of parameters: InstanceNorm in evaluation mode.
+pub struct Given;
+
+impl Statistics for Centred {
+    const OP: Op = Op::Layer;
+    const ABOUT_FIRST: bool = true;
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    unsafe fn measure<T: Data, A: Access, G: Team, const V: usize>(
+        row: &Held<'_, T, A, V>,
+        args: &Args<T>,
+        team: &mut G,
+    ) -> (f32, Normalizer<f32>) {
+        let count = args.columns as f32;
+        let shift = row.first;
+        let sum = row.fold(0.0, |sum, x| sum + (x - shift));
+        let centre = shift + team.sum(sum) / count;
+        let (first, second) = row.fold((0.0, 0.0), |(first, second), x| {
+            let d = x - centre;
+            (first + d, d.mul_add(d, second))
+        });
+        let [first, second] = team.sum_pair([first, second]);
+        let rest = first / count;
+        let moments = Moments {
+            count,
+            mean: centre + rest,
+            m2: f32::ZERO.max((-rest).mul_add(first, second)),
+        };
+        let rstd = moments.rstd(args.eps);
+        let offset = if rest == 0.0 { 0.0 } else { -rest * rstd };
+        (moments.mean, Normalizer { centre, rstd, offset })
+    }
+}
+
+impl Statistics for Uncentred {
+    const OP: Op = Op::Rms;
+    const ABOUT_FIRST: bool = false;
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    unsafe fn measure<T: Data, A: Access, G: Team, const V: usize>(
+        row: &Held<'_, T, A, V>,
+        args: &Args<T>,
+        team: &mut G,
+    ) -> (f32, Normalizer<f32>) {
+        let sum = row.fold(0.0, |sum, x: f32| x.mul_add(x, sum));
+        let moments = Moments {
+            count: args.columns as f32,
+            mean: 0.0,
+            m2: team.sum(sum),
+        };
+        (0.0, uncentred(moments.rstd(args.eps)))
+    }
+}
+
+/// A normalizer that takes no mean off.
+#[inline(always)]
+pub(super) fn uncentred(rstd: f32) -> Normalizer<f32> {
+    Normalizer {
+        centre: 0.0,
+        rstd,
+        offset: 0.0,
+    }
+}
+
+impl Statistics for Given {
+    const OP: Op = Op::Given;
+    const ABOUT_FIRST: bool = false;
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    unsafe fn measure<T: Data, A: Access, G: Team, const V: usize>(
+        row: &Held<'_, T, A, V>,
+        args: &Args<T>,
+        _team: &mut G,
+    ) -> (f32, Normalizer<f32>) {
+        // SAFETY: the caller's.
+        unsafe { given(args, row.set) }
+    }
+}
+
+/// The mean that is told for a set of parameters, and what normalizes.
+///
+/// # Safety
+///
+/// See [`Args`].
+#[inline(always)]
+pub(super) unsafe fn given<T: Data>(args: &Args<T>, set: u32) -> (f32, Normalizer<f32>) {
+    // SAFETY: the caller's: a number for each set of parameters.
+    let (mean, variance) = unsafe {
+        (
+            args.affine.parameter::<T>(args.given_mean, set),
+            args.affine.parameter::<T>(args.given_variance, set),
+        )
+    };
+    let moments = Moments {
+        count: 1.0,
+        mean,
+        m2: variance,
+    };
+    let rstd = moments.rstd(args.eps);
+    let normalizer = Normalizer {
+        centre: mean,
+        rstd,
+        offset: 0.0,
+    };
+    (mean, normalizer)
+}

@@ -1,0 +1,228 @@
+//! What a backward kernel is run on, and the run.
+
+use isonorm_kernels::interpreter::{Buffers, Launch};
+use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::backward::Args;
+use isonorm_kernels::rows::key::Kernel;
+use isonorm_kernels::rows::parameters::Affine;
+use isonorm_kernels::rows::statistics::Op;
+use isonorm_kernels::rows::{Data, gather};
+use isonorm_math::Activation;
+
+const EPS: f64 = 1e-5;
+pub struct Case<T> {
+    pub kernel: Kernel<Args<T>>,
+    pub threads: u32,
+    pub rows: usize,
+    pub columns: usize,
+    pub residual: bool,
+    pub stream: bool,
+    pub narrow: bool,
+    pub activation: Activation,
+    pub in_place: bool,
+    pub seed: u64,
+}
+
+/// Numbers that start at an address aligned to 16 bytes, after `lead` of them.
+pub struct Tensor<T> {
+    pub data: Vec<T>,
+    pub start: usize,
+}
+
+impl<T: Copy + Default> Tensor<T> {
+    fn new(len: usize, lead: usize, mut make: impl FnMut() -> T) -> Self {
+        let mut data = vec![T::default(); len + 32];
+        let start = data.as_ptr().align_offset(16) + lead;
+        data[start..start + len].fill_with(&mut make);
+        data.truncate(start + len);
+        Self { data, start }
+    }
+
+    pub fn get(&self) -> &[T] {
+        &self.data[self.start..]
+    }
+
+    fn get_mut(&mut self) -> &mut [T] {
+        &mut self.data[self.start..]
+    }
+}
+
+impl<T: Data> Case<T> {
+    pub fn new(kernel: Kernel<Args<T>>, threads: u32, columns: usize) -> Self {
+        Self {
+            kernel,
+            threads,
+            rows: 7,
+            columns,
+            residual: false,
+            stream: false,
+            narrow: false,
+            activation: Activation::Identity,
+            in_place: false,
+            seed: columns as u64,
+        }
+    }
+
+    /// Misaligned, where the kernel allows that.
+    fn lead(&self) -> usize {
+        if self.kernel.key.width == Width::Element { 3 } else { 0 }
+    }
+}
+
+pub struct Input<T> {
+    pub x: Tensor<T>,
+    pub dy: Tensor<T>,
+    pub residual: Tensor<T>,
+    pub dstream: Tensor<T>,
+    pub weight: [Tensor<f32>; 2],
+    pub narrow: [Tensor<T>; 2],
+    pub mean: Vec<f32>,
+    pub rstd: Vec<f32>,
+}
+
+pub fn input<T: Data>(case: &Case<T>) -> Input<T> {
+    let mut random = fastrand::Rng::with_seed(case.seed);
+    let mut tensor = |scale: f32, offset: f32| {
+        Tensor::new(case.rows * case.columns, case.lead(), || {
+            T::from_acc((random.f32() - offset) * scale)
+        })
+    };
+    let (x, dy, residual, dstream) = (tensor(4.0, 0.3), tensor(2.0, 0.5), tensor(1.0, 0.5), tensor(1.0, 0.5));
+    let narrow = [1.0, 0.0].map(|offset| Tensor::new(case.columns, 0, || T::from_acc(random.f32() - 0.5 + offset)));
+    let weight = [0, 1].map(|i: usize| {
+        let mut rounded = narrow[i].get().iter();
+        Tensor::new(case.columns, 0, || rounded.next().unwrap().to_acc())
+    });
+    let centred = case.kernel.key.op == Op::Layer;
+    let (mut means, mut rstds) = (vec![], vec![]);
+    for row in x.get().chunks(case.columns) {
+        let row: Vec<f64> = row.iter().map(|x| x.to_acc().into()).collect();
+        let count = row.len() as f64;
+        let mean = if centred { row.iter().sum::<f64>() / count } else { 0.0 };
+        let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
+        means.push(mean as f32);
+        rstds.push((1.0 / (variance + EPS).sqrt()) as f32);
+    }
+    Input {
+        x,
+        dy,
+        residual,
+        dstream,
+        weight,
+        narrow,
+        mean: means,
+        rstd: rstds,
+    }
+}
+
+pub struct Output<T> {
+    pub dx: Tensor<T>,
+    pub dresidual: Tensor<T>,
+    /// Of weight and bias.
+    pub gradients: [Vec<f32>; 2],
+}
+
+pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
+    let poison = T::from_acc(f32::NAN);
+    let key = &case.kernel.key;
+    assert!(key.fits(case.columns as u64, case.threads, size_of::<T>() as u32));
+    let elements = case.rows * case.columns;
+    let mut output = Output {
+        dx: Tensor::new(elements, case.lead(), || poison),
+        dresidual: Tensor::new(elements, case.lead(), || poison),
+        gradients: [vec![f32::NAN; case.columns], vec![f32::NAN; case.columns]],
+    };
+    if case.in_place {
+        output.dx.get_mut().copy_from_slice(input.dy.get());
+        output.dresidual.get_mut().copy_from_slice(input.x.get());
+    }
+    let teams = (case.rows as u32).div_ceil(key.teams(case.threads)).min(2) * key.teams(case.threads);
+    let mut parts = [0, 1].map(|_| Tensor::new(teams as usize * case.columns, 0, || f32::NAN));
+    let [weight_parts, bias_parts] = &mut parts;
+    let mut buffers = Buffers::new();
+    let dx = buffers.writable("dx", output.dx.get_mut());
+    let dresidual = buffers.writable("dresidual", output.dresidual.get_mut());
+    let [weight, bias] = [0, 1].map(|i: usize| match case.narrow {
+        true => buffers.read_only("narrow", input.narrow[i].get()).cast::<u8>(),
+        false => buffers.read_only("wide", input.weight[i].get()).cast(),
+    });
+    let stride = case.columns as u64;
+    let args = Args {
+        x: if case.in_place {
+            dresidual.cast_const()
+        } else {
+            buffers.read_only("x", input.x.get())
+        },
+        dy: if case.in_place {
+            dx.cast_const()
+        } else {
+            buffers.read_only("dy", input.dy.get())
+        },
+        residual: if case.residual {
+            buffers.read_only("residual", input.residual.get())
+        } else {
+            std::ptr::null()
+        },
+        dstream: if case.stream {
+            buffers.read_only("dstream", input.dstream.get())
+        } else {
+            std::ptr::null()
+        },
+        dx,
+        dresidual: if case.residual { dresidual } else { std::ptr::null_mut() },
+        affine: Affine {
+            weight,
+            bias,
+            as_data: case.narrow.into(),
+            ..Affine::NONE
+        },
+        mean: if key.op == Op::Layer {
+            buffers.read_only("mean", &input.mean)
+        } else {
+            std::ptr::null()
+        },
+        rstd: buffers.read_only("rstd", &input.rstd),
+        dweight: buffers.writable("parts of weight", weight_parts.get_mut()),
+        dbias: buffers.writable("parts of bias", bias_parts.get_mut()),
+        rows: case.rows as u64,
+        columns: stride,
+        x_stride: stride,
+        dy_stride: stride,
+        residual_stride: stride,
+        dstream_stride: stride,
+        dx_stride: stride,
+        dresidual_stride: stride,
+        activation: case.activation.into(),
+    };
+    let launch = Launch::new(teams / key.teams(case.threads), case.threads)
+        .shared_bytes(key.shared_bytes(case.threads, 0))
+        .seed(case.seed);
+    // SAFETY: the interpreter checks every access.
+    let report = launch.run(&buffers, || unsafe { (case.kernel.run)(&args) });
+    report.unwrap_or_else(|fault| panic!("{}: {fault}", case.kernel.name));
+    drop(buffers);
+    add_up(case, teams, &parts, &mut output.gradients);
+    output
+}
+
+/// The second kernel.
+fn add_up<T: Data>(case: &Case<T>, teams: u32, parts: &[Tensor<f32>; 2], gradients: &mut [Vec<f32>; 2]) {
+    let [dweight, dbias] = gradients;
+    let mut buffers = Buffers::new();
+    let args = gather::Args::<T> {
+        parts_of_weight: buffers.read_only("parts of weight", parts[0].get()),
+        parts_of_bias: buffers.read_only("parts of bias", parts[1].get()),
+        dweight: buffers.writable("dweight", dweight).cast(),
+        dbias: buffers.writable("dbias", dbias).cast(),
+        parts: teams.into(),
+        columns: case.columns as u64,
+        as_data: 0,
+        of: std::marker::PhantomData,
+    };
+    let launch = Launch::new(3, 128)
+        .shared_bytes(gather::shared_bytes(128))
+        .seed(case.seed);
+    // SAFETY: the interpreter checks every access.
+    let report = launch.run(&buffers, || unsafe { gather::gather(&args) });
+    report.unwrap_or_else(|fault| panic!("gather: {fault}"));
+}

@@ -1,0 +1,108 @@
+//! The backward kernels for rows in the interpreter, against the definitions in `f64`.
+
+mod case;
+mod expect;
+
+use isonorm_kernels::rows::Data;
+use isonorm_kernels::rows::backward::Args;
+use isonorm_kernels::rows::epilogue::Class;
+use isonorm_kernels::rows::key::{Kernel, backward_kernels};
+use isonorm_kernels::rows::team::Owner;
+use isonorm_math::{Activation, Bf16, F16};
+
+use case::{Case, input, run};
+use expect::{F32_UNIT, check};
+
+fn lengths<T: Data>(kernel: &Kernel<Args<T>>, threads: u32) -> Vec<usize> {
+    let fits = |columns: &usize| kernel.key.fits(*columns as u64, threads, size_of::<T>() as u32);
+    let fitting: Vec<usize> = (1..20_000).filter(fits).collect();
+    let mut some = vec![fitting[0], fitting[fitting.len() / 2], fitting[fitting.len() - 1]];
+    some.dedup();
+    some
+}
+
+fn every_kernel<T: Data>(unit: f64) {
+    for kernel in backward_kernels::<T>() {
+        let threads: &[u32] = if kernel.key.owner == Owner::Block {
+            &[32, 160]
+        } else {
+            &[64]
+        };
+        for &threads in threads {
+            for columns in lengths(&kernel, threads) {
+                let mut case = Case::new(kernel, threads, columns);
+                case.narrow = columns % 3 == 0;
+                case.stream = columns % 2 == 1;
+                check(&case, unit);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_kernel_f32() {
+    every_kernel::<f32>(F32_UNIT);
+}
+
+#[test]
+fn every_kernel_f16() {
+    every_kernel::<F16>(1.0 / 2048.0);
+}
+
+#[test]
+fn every_kernel_bf16() {
+    every_kernel::<Bf16>(1.0 / 256.0);
+}
+
+#[test]
+fn every_activation_with_a_residual() {
+    let smooth = [
+        Activation::Silu,
+        Activation::Gelu,
+        Activation::GeluTanh,
+        Activation::Sigmoid,
+        Activation::Tanh,
+    ];
+    for kernel in backward_kernels::<f32>()
+        .into_iter()
+        .filter(|kernel| kernel.key.class == Class::Any)
+    {
+        for activation in smooth
+            .into_iter()
+            .chain([Activation::Relu, Activation::LeakyRelu { slope: 0.25 }])
+        {
+            let mut case = Case::new(kernel, 64, lengths(&kernel, 64)[0]);
+            (case.activation, case.residual) = (activation, true);
+            check(&case, F32_UNIT);
+        }
+    }
+}
+
+#[test]
+fn results_may_replace_their_inputs() {
+    for kernel in backward_kernels::<f32>() {
+        let mut case = Case::new(kernel, 64, lengths(&kernel, 64)[0]);
+        case.residual = true;
+        let input = input(&case);
+        let apart = run(&case, &input);
+        case.in_place = true;
+        let within = run(&case, &input);
+        assert_eq!(within.dx.get(), apart.dx.get(), "{} {}", kernel.family, kernel.name);
+        assert_eq!(within.gradients, apart.gradients);
+    }
+}
+
+#[test]
+fn the_order_of_threads_changes_no_bit() {
+    for kernel in backward_kernels::<f32>() {
+        let mut case = Case::new(kernel, 64, lengths(&kernel, 64)[0]);
+        let input = input(&case);
+        let first = run(&case, &input);
+        for seed in 100..103 {
+            case.seed = seed;
+            let again = run(&case, &input);
+            assert_eq!(again.dx.get(), first.dx.get());
+            assert_eq!(again.gradients, first.gradients);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Rows that are longer than registers.
+
+use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::forward::Args;
+use isonorm_kernels::rows::key::{Kernel, kernels};
+use isonorm_kernels::rows::statistics::Op;
+use isonorm_kernels::rows::team::Owner;
+use isonorm_math::{Activation, Bf16, F16};
+
+use crate::case::{Aligned, Case, Residual, input, run};
+use crate::expect::{Rounding, check};
+use crate::{bits, named};
+
+/// Threads, and blocks that share a row: few of both leave more tiles.
+const THREADS: u32 = 64;
+
+fn long_kernels<T: Rounding>() -> impl Iterator<Item = Kernel<Args<T>>> {
+    kernels::<T>().into_iter().filter(|kernel| kernel.key.is_long())
+}
+
+fn blocks<T>(kernel: &Kernel<Args<T>>) -> &'static [u32] {
+    match (kernel.key.owner, kernel.key.op) {
+        (Owner::Alone, Op::Given) => &[1, 3],
+        (Owner::Alone, _) => &[1],
+        _ => &[1, 2, 5],
+    }
+}
+
+/// A case whose row has about this many tiles in each block.
+fn case_of<T: Rounding>(kernel: Kernel<Args<T>>, blocks: u32, tiles: f64, kept: u32) -> Case<T> {
+    let bytes = size_of::<T>() as u32;
+    let columns = tiles * f64::from(blocks) * f64::from(kernel.key.tile_elements(THREADS, bytes));
+    let lanes = kernel.key.access_elements(bytes) as usize;
+    let mut case = Case::new(kernel, THREADS, (columns as usize).next_multiple_of(lanes).max(lanes));
+    (case.blocks, case.kept, case.rows) = (blocks, kept, 3);
+    case.run = (case.columns / 3).max(1).next_multiple_of(lanes);
+    case
+}
+
+fn every_long_kernel<T: Rounding>() {
+    for kernel in long_kernels::<T>() {
+        for &blocks in blocks(&kernel) {
+            for (tiles, kept) in [(0.01, 1), (0.9, 0), (2.0, 2), (3.3, 1), (2.7, 9)] {
+                let mut case = case_of(kernel, blocks, tiles, kept);
+                case.narrow = kept == 1;
+                check(&case, &input(&case, |random| random.f32() * 4.0 - 1.0));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_long_kernel_f32() {
+    every_long_kernel::<f32>();
+}
+
+#[test]
+fn every_long_kernel_f16() {
+    every_long_kernel::<F16>();
+}
+
+#[test]
+fn every_long_kernel_bf16() {
+    every_long_kernel::<Bf16>();
+}
+
+#[test]
+fn residual_and_stream_also_in_place() {
+    for kernel in long_kernels::<Bf16>().filter(|kernel| kernel.key.residual) {
+        for residual in [Residual::Added, Residual::Stream] {
+            let mut case = case_of(kernel, *blocks(&kernel).last().unwrap(), 2.5, 1);
+            (case.residual, case.activation) = (residual, Activation::Gelu);
+            let input = input(&case, |random| random.f32());
+            let apart = check(&case, &input);
+            case.in_place = true;
+            let within = run(&case, &input);
+            assert_eq!(
+                bits(within.y.slice()),
+                bits(apart.y.slice()),
+                "{} {}",
+                kernel.family,
+                kernel.name
+            );
+        }
+    }
+}
+
+#[test]
+fn long_elements_lie_anywhere() {
+    for kernel in long_kernels::<F16>().filter(|kernel| kernel.key.width == Width::Element) {
+        for (lead, gap) in [(1, 0), (3, 2)] {
+            let mut case = case_of(kernel, *blocks(&kernel).last().unwrap(), 1.7, 1);
+            (case.lead, case.gap, case.columns, case.run) = (lead, gap, case.columns + 1, 7);
+            check(&case, &input(&case, |random| random.f32()));
+        }
+    }
+}
+
+#[test]
+fn large_mean_of_a_long_row() {
+    for kernel in long_kernels::<f32>().filter(|kernel| kernel.key.op == Op::Layer) {
+        let case = case_of(kernel, blocks(&kernel)[0], 3.3, 1);
+        check(&case, &input(&case, |random| 1e6 + random.f32()));
+    }
+}
+
+/// The first element is what distances are taken from; it may lie far away from all others.
+#[test]
+fn first_element_far_from_the_others() {
+    for kernel in long_kernels::<f32>().filter(|kernel| kernel.key.op == Op::Layer) {
+        let case = case_of(kernel, blocks(&kernel)[0], 3.3, 1);
+        let mut first = true;
+        let value = |random: &mut fastrand::Rng| {
+            let value = if first { 1e3 } else { random.f32() };
+            first = false;
+            value
+        };
+        check(&case, &input(&case, value));
+    }
+}
+
+#[test]
+fn constant_long_rows_give_exactly_the_bias() {
+    for name in ["layer_alone_v2", "layer_grid_v2"] {
+        for value in [0.1f32, -3.0e7, 1e30] {
+            let kernel = named::<f32>("rows_long_plain", name);
+            let mut case = case_of(kernel, if name.contains("grid") { 3 } else { 1 }, 2.3, 1);
+            case.narrow = true;
+            let input = input(&case, |_| value);
+            let output = run(&case, &input);
+            for row in output.y.slice().chunks(case.columns) {
+                for (i, &y) in row.iter().enumerate() {
+                    assert_eq!(f64::from(y), input.bias.get(i));
+                }
+            }
+            assert_eq!(output.mean, [value; 3]);
+        }
+    }
+}
+
+#[test]
+fn a_nan_stays_in_its_long_row() {
+    let kernel = named::<f32>("rows_long_plain", "layer_grid_v2");
+    let case = case_of(kernel, 2, 2.3, 1);
+    let mut input = input(&case, |random| random.f32());
+    let good = run(&case, &input);
+    let at = case.columns + case.columns / 2;
+    input.x = Aligned::new(
+        3 * case.columns,
+        |i| if i == at { f32::NAN } else { input.x.slice()[i] },
+    );
+    let output = run(&case, &input);
+    for (i, (&y, &good)) in output.y.slice().iter().zip(good.y.slice()).enumerate() {
+        assert_eq!(y.is_nan(), i / case.columns == 1);
+        assert!(y.is_nan() || y.to_bits() == good.to_bits());
+    }
+}
+
+#[test]
+fn the_order_of_blocks_changes_no_bit() {
+    for (family, name) in [
+        ("rows_long_plain", "layer_grid_v2"),
+        ("rows_cluster_plain", "layer_cluster_v2"),
+    ] {
+        let mut case = case_of(named::<f32>(family, name), 4, 2.3, 1);
+        let input = input(&case, |random| random.f32());
+        let first = run(&case, &input);
+        for seed in 1000..1005 {
+            case.seed = seed;
+            assert_eq!(bits(first.y.slice()), bits(run(&case, &input).y.slice()));
+        }
+    }
+}
+
+/// What is kept is read once, the rest twice; each thread takes the row's first element once.
+#[test]
+fn traffic_of_long_rows() {
+    for kept in 0..4 {
+        let kernel = named::<f32>("rows_long_plain", "layer_alone_v2");
+        let mut case = case_of(kernel, 1, 3.0, kept);
+        (case.weight, case.bias) = (false, false);
+        let report = run(&case, &input(&case, |random| random.f32())).report;
+        let rows = case.rows as u64;
+        let tensor = 4 * rows * case.columns as u64;
+        let again = tensor / 3 * u64::from(3 - kept);
+        let first = 4 * rows * u64::from(THREADS);
+        assert_eq!(report.bytes_read, tensor + again + first);
+        assert_eq!(report.bytes_written, tensor + 8 * rows);
+    }
+}
