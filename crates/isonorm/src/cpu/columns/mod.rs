@@ -1,8 +1,8 @@
 //! Columns: a batch entry is a matrix of `outer` rows of `kept·inner` contiguous elements; vector lanes go across groups,
 //! sums go down the columns.
 //!
-//! The columns are cut into *tiles* of whole groups, whose coefficients live on the stack, and the rows into *blocks* (whose
-//! two passes find them in the cache) that are collected into *parts*. Blocks and parts are merged by Chan's formula in a
+//! The columns are cut into *tiles* of whole groups, whose coefficients live on the stack, and the rows into *blocks* (a
+//! second pass, if any, finds them in the cache) that are collected into *parts*. Blocks and parts are merged by Chan's formula in a
 //! fixed order, whoever computes them; the `inner` columns of a group are merged last.
 //!
 //! Short rows are joined: a *line* is as many consecutive rows as fit a tile, and a *lane* is a column of one of them. Loops

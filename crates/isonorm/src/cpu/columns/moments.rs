@@ -6,9 +6,9 @@ use super::{Tile, TileLayout, gather, spread};
 use crate::cpu::elementwise::{Coefficient, Each};
 use crate::cpu::isa::Kernel;
 use crate::cpu::memory::Source;
-use crate::cpu::statistics::{GroupStatistics, median};
+use crate::cpu::statistics::{DIGITS_KEPT, GroupStatistics, central};
 
-/// Moments of each column about its group's shift. All columns have the same count.
+/// Moments of each column about its centre. All columns have the same count.
 pub(super) struct ColumnMoments {
     count: f64,
     mean: Tile<f64>,
@@ -49,11 +49,12 @@ impl ColumnMoments {
 
     /// The statistics of the group that has these columns: their means first, then the squared distances.
     #[inline(always)]
-    pub(super) fn of_group(&self, columns: Range<usize>, shift: f64) -> GroupStatistics {
+    pub(super) fn of_group(&self, columns: Range<usize>, centre: impl Fn(usize) -> f64) -> GroupStatistics {
         let inner = columns.len() as f64;
-        let means = &self.mean[columns.clone()];
-        let mean = means.iter().sum::<f64>() / inner;
-        let between: f64 = means.iter().map(|m| (m - mean) * (m - mean)).sum();
+        let shift = centre(columns.start);
+        let mean_of = |column| self.mean[column] + (centre(column) - shift);
+        let mean = columns.clone().map(mean_of).sum::<f64>() / inner;
+        let between: f64 = columns.clone().map(mean_of).map(|m| (m - mean) * (m - mean)).sum();
         let within: f64 = self.m2[columns].iter().sum();
         GroupStatistics {
             mean: shift + mean,
@@ -62,17 +63,17 @@ impl ColumnMoments {
     }
 }
 
-/// The columns of a tile, and what their moments are about: an element of their group, so that a constant group's are exactly
-/// zero and a large mean costs no digits.
+/// The columns of a tile, and what their moments are about: an element of each, so that a constant column's are exactly zero
+/// and a large mean costs no digits.
 pub(super) struct TileMoments<'a, 't, T: Element> {
     x: Source<'a, T>,
     tile: &'t TileLayout<'t>,
-    pub(super) shift: Tile<T::Acc>,
+    pub(super) centre: Tile<T::Acc>,
     /// False for RMSNorm: squares are taken about zero.
     centred: bool,
 }
 
-/// Moments of a block in the accumulator's type.
+/// Sums of a block's distances from the centre, later its mean; and of their squares, later those from the mean.
 struct Block<A> {
     mean: Tile<A>,
     m2: Tile<A>,
@@ -80,22 +81,22 @@ struct Block<A> {
 
 impl<'a, 't, T: Element> TileMoments<'a, 't, T> {
     pub(super) fn new(x: Source<'a, T>, tile: &'t TileLayout<'t>, centred: bool) -> TileMoments<'a, 't, T> {
-        let mut shift = Tile::ZERO;
+        let mut centre = Tile::ZERO;
         if centred {
-            // Three of the rows that are about to be read anyway.
-            let last = (tile.geometry.outer - 1).min(6);
-            let rows = [0, last / 2, last].map(|row| x.slice(tile.offset(row), tile.width()));
-            for (_, columns) in tile.each_group() {
-                let [a, b, c] = rows.map(|row| &row[columns.clone()]);
-                let samples = [a[0], b[b.len() / 2], c[c.len() - 1]];
-                shift[columns].fill(median(samples.map(Element::to_acc)));
+            // The first rows, which are about to be read anyway; some of them twice where there are fewer.
+            let rows = [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|row| {
+                let row = row % tile.geometry.outer;
+                x.slice(tile.offset(row), tile.width())
+            });
+            for (column, centre) in centre[..tile.width()].iter_mut().enumerate() {
+                *centre = central(rows.map(|row| row[column].to_acc()));
             }
-            spread(&mut shift, tile);
+            spread(&mut centre, tile);
         }
         TileMoments {
             x,
             tile,
-            shift,
+            centre,
             centred,
         }
     }
@@ -105,38 +106,62 @@ impl<'a, 't, T: Element> TileMoments<'a, 't, T> {
         RowsMoments { of: self, rows }
     }
 
+    /// The moments of a block; false when they are not finite.
     #[inline(always)]
-    fn of_block(&self, rows: Range<usize>, block: &mut Block<T::Acc>) {
-        let tile = self.tile;
-        let lanes = tile.lanes();
-        let (x, count) = (&self.x, T::Acc::from_f64(rows.len() as f64));
-        let (mean, m2, shift) = (&mut block.mean, &mut block.m2, Each(&self.shift[..lanes]));
+    fn of_block(&self, rows: Range<usize>, block: &mut Block<T::Acc>) -> bool {
+        let (x, tile) = (&self.x, self.tile);
+        let (width, lanes) = (tile.width(), tile.lanes());
+        let Block { mean, m2 } = block;
+        let zeros = Each(&Tile::<T::Acc>::ZERO[..lanes]);
+        let centre = Each(&self.centre[..lanes]);
+        mean[..lanes].fill(T::Acc::ZERO);
         m2[..lanes].fill(T::Acc::ZERO);
-        if self.centred {
-            mean[..lanes].fill(T::Acc::ZERO);
-            for_each_four_lines(x, tile, rows.clone(), mean, (shift, shift), |sum, x, shift, _| {
-                sum + (x - shift)
+        let finite = |m2: &[T::Acc]| m2.iter().fold(true, |finite, m2| finite & m2.is_finite());
+        if !self.centred {
+            for_each_four_lines(x, tile, rows, [mean, m2], (zeros, zeros), |[_, m2], d| {
+                [T::Acc::ZERO, d.mul_add(d, m2)]
             });
-            gather(mean, tile);
-            for m in &mut mean[..tile.width()] {
-                *m = *m / count;
-            }
-            spread(mean, tile);
-            for_each_four_lines(
-                x,
-                tile,
-                rows,
-                m2,
-                (shift, Each(&mean[..lanes])),
-                |m2, x, shift, mean| {
-                    let d = (x - shift) - mean;
-                    d.mul_add(d, m2)
-                },
-            );
-        } else {
-            for_each_four_lines(x, tile, rows, m2, (shift, shift), |m2, x, _, _| x.mul_add(x, m2));
+            gather(m2, tile);
+            return finite(&m2[..width]);
         }
+        let count = T::Acc::from_f64(rows.len() as f64);
+        for_each_four_lines(
+            x,
+            tile,
+            rows.clone(),
+            [mean, m2],
+            (centre, zeros),
+            |[sum, squares], d| [sum + d, d.mul_add(d, squares)],
+        );
+        gather(mean, tile);
         gather(m2, tile);
+        let (means, squares) = (&mut mean[..width], &mut m2[..width]);
+        let mut kept = true;
+        for i in 0..width {
+            let sum = means[i];
+            means[i] = sum / count;
+            let m2 = (-means[i]).mul_add(sum, squares[i]);
+            // False for what is not a number, too.
+            kept &= m2 >= T::Acc::from_f64(DIGITS_KEPT) * squares[i];
+            squares[i] = m2;
+        }
+        if kept {
+            return finite(squares);
+        }
+        // Another pass, with the distances from the means.
+        spread(mean, tile);
+        let means = *mean;
+        m2[..lanes].fill(T::Acc::ZERO);
+        for_each_four_lines(
+            x,
+            tile,
+            rows,
+            [mean, m2],
+            (centre, Each(&means[..lanes])),
+            |[mean, m2], d| [mean, d.mul_add(d, m2)],
+        );
+        gather(m2, tile);
+        finite(&m2[..width])
     }
 
     /// A block with a column whose squares overflow the accumulator (or which has a NaN or an infinity), in `f64`.
@@ -145,10 +170,10 @@ impl<'a, 't, T: Element> TileMoments<'a, 't, T> {
     fn of_extreme_block(&self, rows: Range<usize>, block: &mut Block<f64>) {
         let tile = self.tile;
         for column in 0..tile.width() {
-            let shift = self.shift[column].to_f64();
+            let centre = self.centre[column].to_f64();
             let values = || {
                 rows.clone()
-                    .map(|row| self.x.at(tile.offset(row) + column).to_f64() - shift)
+                    .map(|row| self.x.at(tile.offset(row) + column).to_f64() - centre)
             };
             let mean = if self.centred {
                 values().sum::<f64>() / rows.len() as f64
@@ -182,10 +207,8 @@ impl<T: Element> Kernel for RowsMoments<'_, '_, '_, T> {
         for start in self.rows.clone().step_by(block_rows) {
             let rows = start..(start + block_rows).min(self.rows.end);
             let count = rows.len() as f64;
-            x.of_block(rows.clone(), &mut block);
-            let (mean, m2) = (&block.mean[..width], &block.m2[..width]);
-            if m2.iter().fold(true, |finite, m2| finite & m2.is_finite()) {
-                moments.merge(count, mean, m2);
+            if x.of_block(rows.clone(), &mut block) {
+                moments.merge(count, &block.mean[..width], &block.m2[..width]);
             } else {
                 let mut extreme = Block {
                     mean: Tile::ZERO,
@@ -199,38 +222,35 @@ impl<T: Element> Kernel for RowsMoments<'_, '_, '_, T> {
     }
 }
 
-/// `sums[i] = step(sums[i], x, shift[i], mean[i])` for every line's `x` in lane `i`, four lines at a time so that a sum is
-/// loaded and stored once for four elements.
+/// `[a[i], b[i]] = step([a[i], b[i]], (x − centre[i]) − mean[i])` for every line's `x` in lane `i`, four lines at a time so that sums
+/// are loaded and stored once for four elements.
 #[inline(always)]
 fn for_each_four_lines<T: Element>(
     x: &Source<'_, T>,
     tile: &TileLayout<'_>,
     rows: Range<usize>,
-    sums: &mut Tile<T::Acc>,
-    (shift, mean): (Each<'_, T::Acc>, Each<'_, T::Acc>),
-    step: impl Fn(T::Acc, T::Acc, T::Acc, T::Acc) -> T::Acc,
+    [a, b]: [&mut Tile<T::Acc>; 2],
+    (centre, mean): (Each<'_, T::Acc>, Each<'_, T::Acc>),
+    step: impl Fn([T::Acc; 2], T::Acc) -> [T::Acc; 2],
 ) {
     let (joined, lanes) = (tile.plan.joined_rows, tile.lanes());
-    let (sums, shift, mean) = (&mut sums[..lanes], shift.part(0, lanes), mean.part(0, lanes));
+    let (a, b) = (&mut a[..lanes], &mut b[..lanes]);
+    let (centre, mean) = (centre.part(0, lanes), mean.part(0, lanes));
     let mut next = rows.start;
     while next + 4 * joined <= rows.end {
-        let [a, b, c, d] = [0, 1, 2, 3].map(|line| x.slice(tile.offset(next + line * joined), lanes));
+        let lines = [0, 1, 2, 3].map(|line| x.slice(tile.offset(next + line * joined), lanes));
         for i in 0..lanes {
-            let (shift, mean) = (shift.at(i), mean.at(i));
-            let two = step(step(sums[i], a[i].to_acc(), shift, mean), b[i].to_acc(), shift, mean);
-            sums[i] = step(step(two, c[i].to_acc(), shift, mean), d[i].to_acc(), shift, mean);
+            let distance = |x: T| (x.to_acc() - centre.at(i)) - mean.at(i);
+            let two = step(step([a[i], b[i]], distance(lines[0][i])), distance(lines[1][i]));
+            [a[i], b[i]] = step(step(two, distance(lines[2][i])), distance(lines[3][i]));
         }
         next += 4 * joined;
     }
     for (at, len) in tile.lines(next..rows.end) {
-        let (x, sums, shift, mean) = (
-            x.slice(at, len),
-            &mut sums[..len],
-            shift.part(0, len),
-            mean.part(0, len),
-        );
+        let x = x.slice(at, len);
+        let (a, b, centre, mean) = (&mut a[..len], &mut b[..len], centre.part(0, len), mean.part(0, len));
         for i in 0..len {
-            sums[i] = step(sums[i], x[i].to_acc(), shift.at(i), mean.at(i));
+            [a[i], b[i]] = step([a[i], b[i]], (x[i].to_acc() - centre.at(i)) - mean.at(i));
         }
     }
 }

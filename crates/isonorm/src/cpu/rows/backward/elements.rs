@@ -7,7 +7,7 @@ use isonorm_math::{Element, Normalizer, Real};
 use super::{GroupSums, Means, Piece, RowsBackward, Sweep};
 use crate::cpu::crew::Crew;
 use crate::cpu::elementwise::{
-    AffineMap, All, BackwardSpace, CHUNK, Each, Gradient, GradientVisitor, InputGradient, Replacement,
+    AffineMap, All, BackwardSpace, Each, Gradient, GradientVisitor, InputGradient, Replacement, Results,
 };
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
@@ -86,12 +86,12 @@ struct SweepChunk<'s, 'w, 'e, 'a, T: Element> {
 
 impl<T: Element> GradientVisitor<T> for SweepChunk<'_, '_, '_, '_, T> {
     #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) -> Option<Replacement> {
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, results: &mut Results<T>) -> Option<Replacement> {
         if let Some(sums) = self.sums {
             sums.add_weighted(gradient, self.weight, self.parameters);
         }
         match self.write {
-            Some(write) => write.write(gradient, out),
+            Some(write) => write.write(gradient, results),
             None => None,
         }
     }
