@@ -128,8 +128,8 @@ mod x86 {
         let (low, high) = unsafe { (_mm512_loadu_ps(from.as_ptr()), _mm512_loadu_ps(from.as_ptr().add(16))) };
         let subnormal = _mm512_fpclass_ps_mask::<SUBNORMAL>(low) | _mm512_fpclass_ps_mask::<SUBNORMAL>(high);
         if subnormal == 0 {
-            // SAFETY: `__m512bh` is 32 numbers of 16 bits; as above.
-            unsafe { _mm512_storeu_ps(to.as_mut_ptr().cast(), std::mem::transmute(_mm512_cvtne2ps_pbh(high, low))) };
+            // SAFETY: as above.
+            unsafe { to.as_mut_ptr().cast::<__m512bh>().write_unaligned(_mm512_cvtne2ps_pbh(high, low)) };
         } else {
             *to = from.map(Bf16::from_f32);
         }

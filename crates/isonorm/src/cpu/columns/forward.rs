@@ -10,7 +10,7 @@ use crate::cpu::elementwise::{AffineMap, All, ForwardElements, ForwardSpace};
 use crate::cpu::isa::{Kernel, Vectors};
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::Parameters;
-use crate::cpu::statistics::{Given, Outcome};
+use crate::cpu::statistics::{BATCH, Given, GroupStatistics, Outcome};
 use crate::plan::{ColumnsPlan, Region};
 
 /// Everything that the tasks of a forward pass share.
@@ -75,7 +75,11 @@ impl<'a, T: Element> ColumnsForward<'a, T> {
     /// What normalizes the columns, from statistics that are given.
     #[inline(always)]
     fn given_normalizer(&self, tile: &TileLayout<'_>, given: &Given<'_>) -> TileNormalizer<T::Acc> {
-        TileNormalizer::new(tile, |group, _| given.normalizer(group))
+        TileNormalizer::new(tile, |groups, normalizers| {
+            for (group, normalizer) in groups.zip(normalizers) {
+                *normalizer = given.normalizer(tile.first_group() + group);
+            }
+        })
     }
 
     /// What normalizes the columns, from their moments; saves the groups' statistics.
@@ -89,10 +93,14 @@ impl<'a, T: Element> ColumnsForward<'a, T> {
         moments: &ColumnMoments,
         centre: impl Fn(usize) -> f64,
     ) -> TileNormalizer<T::Acc> {
-        TileNormalizer::new(tile, |group, columns| {
-            let statistics = moments.of_group(columns, &centre);
+        let mut statistics = [GroupStatistics::default(); BATCH];
+        TileNormalizer::new(tile, |groups, normalizers| {
+            let (first, statistics) = (tile.first_group() + groups.start, &mut statistics[..groups.len()]);
+            for (group, statistics) in groups.zip(&mut *statistics) {
+                *statistics = moments.of_group(tile.columns_of(group), &centre);
+            }
             // SAFETY: this function's contract.
-            unsafe { self.outcome.finish_group(group, statistics) }
+            unsafe { self.outcome.finish_groups(first, statistics, normalizers) };
         })
     }
 
@@ -105,10 +113,15 @@ impl<'a, T: Element> ColumnsForward<'a, T> {
         // SAFETY: this function's contract: from now on they are only read.
         let slot = |first| unsafe { self.scratch.shared::<f64>(self.parts, first, tile.width()) };
         let [centre, rstd, offset] = self.first_of_slots(tile, 0).map(slot);
-        TileNormalizer::new(tile, |_, columns| Normalizer {
-            centre: T::Acc::from_f64(centre[columns.start]),
-            rstd: T::Acc::from_f64(rstd[columns.start]),
-            offset: T::Acc::from_f64(offset[columns.start]),
+        TileNormalizer::new(tile, |groups, normalizers| {
+            for (group, normalizer) in groups.zip(normalizers) {
+                let column = tile.columns_of(group).start;
+                *normalizer = Normalizer {
+                    centre: T::Acc::from_f64(centre[column]),
+                    rstd: T::Acc::from_f64(rstd[column]),
+                    offset: T::Acc::from_f64(offset[column]),
+                };
+            }
         })
     }
 

@@ -27,14 +27,14 @@ impl ColumnMoments {
 
     /// Merges the moments of more rows by Chan's formula.
     #[inline(always)]
-    pub(super) fn merge<A: Real>(&mut self, count: f64, mean: &[A], m2: &[A]) {
+    pub(super) fn merge(&mut self, count: f64, mean: &[f64], m2: &[f64]) {
         let total = self.count + count;
         let share = if total > 0.0 { count / total } else { 0.0 };
         let cross = self.count * share;
         for (((mean, m2), more_mean), more_m2) in self.mean.iter_mut().zip(&mut *self.m2).zip(mean).zip(m2) {
-            let delta = more_mean.to_f64() - *mean;
+            let delta = more_mean - *mean;
             *mean += delta * share;
-            *m2 += more_m2.to_f64() + delta * delta * cross;
+            *m2 += more_m2 + delta * delta * cross;
         }
         self.count = total;
     }
@@ -73,10 +73,10 @@ pub(super) struct TileMoments<'a, 't, T: Element> {
     centred: bool,
 }
 
-/// Sums of a block's distances from the centre, later its mean; and of their squares, later those from the mean.
-struct Block<A> {
-    mean: Tile<A>,
-    m2: Tile<A>,
+/// Mean (about the centre) and squared distances of each column of a block.
+struct Block {
+    mean: Tile<f64>,
+    m2: Tile<f64>,
 }
 
 impl<'a, 't, T: Element> TileMoments<'a, 't, T> {
@@ -108,66 +108,61 @@ impl<'a, 't, T: Element> TileMoments<'a, 't, T> {
 
     /// The moments of a block; false when they are not finite.
     #[inline(always)]
-    fn of_block(&self, rows: Range<usize>, block: &mut Block<T::Acc>) -> bool {
+    fn of_block(&self, rows: Range<usize>, block: &mut Block) -> bool {
         let (x, tile) = (&self.x, self.tile);
-        let (width, lanes) = (tile.width(), tile.lanes());
-        let Block { mean, m2 } = block;
+        let (width, lanes, count) = (tile.width(), tile.lanes(), rows.len() as f64);
         let zeros = Each(&Tile::<T::Acc>::ZERO[..lanes]);
         let centre = Each(&self.centre[..lanes]);
-        mean[..lanes].fill(T::Acc::ZERO);
-        m2[..lanes].fill(T::Acc::ZERO);
-        let finite = |m2: &[T::Acc]| m2.iter().fold(true, |finite, m2| finite & m2.is_finite());
-        if !self.centred {
-            for_each_four_lines(x, tile, rows, [mean, m2], (zeros, zeros), |[_, m2], d| {
-                [T::Acc::ZERO, d.mul_add(d, m2)]
+        let (mut sums, mut squares) = (Tile::ZERO, Tile::ZERO);
+        if self.centred {
+            let sums = [&mut sums, &mut squares];
+            for_each_four_lines(x, tile, rows.clone(), sums, (centre, zeros), |[sum, squares], d| {
+                [sum + d, d.mul_add(d, squares)]
             });
-            gather(m2, tile);
-            return finite(&m2[..width]);
+        } else {
+            let sums = [&mut sums, &mut squares];
+            for_each_four_lines(x, tile, rows.clone(), sums, (zeros, zeros), |[_, squares], d| {
+                [T::Acc::ZERO, d.mul_add(d, squares)]
+            });
         }
-        let count = T::Acc::from_f64(rows.len() as f64);
-        for_each_four_lines(
-            x,
-            tile,
-            rows.clone(),
-            [mean, m2],
-            (centre, zeros),
-            |[sum, squares], d| [sum + d, d.mul_add(d, squares)],
-        );
-        gather(mean, tile);
-        gather(m2, tile);
-        let (means, squares) = (&mut mean[..width], &mut m2[..width]);
-        let mut kept = true;
+        gather(&mut sums, tile);
+        gather(&mut squares, tile);
+        let (means, m2) = (&mut block.mean[..width], &mut block.m2[..width]);
+        let (sums, squares) = (&mut sums[..width], &mut squares[..width]);
+        let (mut finite, mut kept) = (true, true);
         for i in 0..width {
-            let sum = means[i];
+            let (sum, squares) = (sums[i].to_f64(), squares[i].to_f64());
             means[i] = sum / count;
-            let m2 = (-means[i]).mul_add(sum, squares[i]);
-            // False for what is not a number, too.
-            kept &= m2 >= T::Acc::from_f64(DIGITS_KEPT) * squares[i];
-            squares[i] = m2;
+            m2[i] = squares - sum * means[i];
+            kept &= m2[i] >= DIGITS_KEPT * squares;
+            finite &= m2[i] < f64::INFINITY;
         }
-        if kept {
-            return finite(squares);
+        if kept || !finite {
+            return finite;
         }
         // Another pass, with the distances from the means.
-        spread(mean, tile);
-        let means = *mean;
-        m2[..lanes].fill(T::Acc::ZERO);
-        for_each_four_lines(
-            x,
-            tile,
-            rows,
-            [mean, m2],
-            (centre, Each(&means[..lanes])),
-            |[mean, m2], d| [mean, d.mul_add(d, m2)],
-        );
-        gather(m2, tile);
-        finite(&m2[..width])
+        let mut mean = Tile::ZERO;
+        for i in 0..width {
+            mean[i] = T::Acc::from_f64(means[i]);
+        }
+        spread(&mut mean, tile);
+        let (mut unused, mut squares) = (Tile::ZERO, Tile::ZERO);
+        let (mean, sums) = (Each(&mean[..lanes]), [&mut unused, &mut squares]);
+        for_each_four_lines(x, tile, rows, sums, (centre, mean), |[unused, squares], d| {
+            [unused, d.mul_add(d, squares)]
+        });
+        gather(&mut squares, tile);
+        for i in 0..width {
+            m2[i] = squares[i].to_f64();
+            finite &= m2[i] < f64::INFINITY;
+        }
+        finite
     }
 
     /// A block with a column whose squares overflow the accumulator (or which has a NaN or an infinity), in `f64`.
     #[cold]
     #[inline(never)]
-    fn of_extreme_block(&self, rows: Range<usize>, block: &mut Block<f64>) {
+    fn of_extreme_block(&self, rows: Range<usize>, block: &mut Block) {
         let tile = self.tile;
         for column in 0..tile.width() {
             let centre = self.centre[column].to_f64();
@@ -207,16 +202,10 @@ impl<T: Element> Kernel for RowsMoments<'_, '_, '_, T> {
         for start in self.rows.clone().step_by(block_rows) {
             let rows = start..(start + block_rows).min(self.rows.end);
             let count = rows.len() as f64;
-            if x.of_block(rows.clone(), &mut block) {
-                moments.merge(count, &block.mean[..width], &block.m2[..width]);
-            } else {
-                let mut extreme = Block {
-                    mean: Tile::ZERO,
-                    m2: Tile::ZERO,
-                };
-                x.of_extreme_block(rows, &mut extreme);
-                moments.merge(count, &extreme.mean[..width], &extreme.m2[..width]);
+            if !x.of_block(rows.clone(), &mut block) {
+                x.of_extreme_block(rows, &mut block);
             }
+            moments.merge(count, &block.mean[..width], &block.m2[..width]);
         }
         moments
     }

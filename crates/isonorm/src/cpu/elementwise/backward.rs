@@ -301,14 +301,14 @@ where
             let to = unsafe { route.first(dresidual, at, stored) };
             if rounds::<T>() {
                 let computed = &mut computed[..len];
-                for i in 0..len {
-                    computed[i] = gradient.at(i).1;
+                for (i, g) in computed.iter_mut().enumerate() {
+                    *g = gradient.at(i).1;
                 }
                 elements.vectors.round(computed, to);
             } else {
                 let to = &mut to[..len];
-                for i in 0..len {
-                    to[i] = T::from_acc(gradient.at(i).1);
+                for (i, to) in to.iter_mut().enumerate() {
+                    *to = T::from_acc(gradient.at(i).1);
                 }
             }
             // SAFETY: `new`'s contract; the residual's gradient is memory of its own.
@@ -321,16 +321,16 @@ where
             let (n, a, means) = (n.part(0, len), a.part(0, len), means.part(0, len));
             if rounds::<T>() {
                 let computed = &mut computed[..len];
-                for i in 0..len {
+                for (i, dx) in computed.iter_mut().enumerate() {
                     let (xhat, g) = gradient.at(i);
-                    computed[i] = input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i));
+                    *dx = input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i));
                 }
                 elements.vectors.round(computed, to);
             } else {
                 let to = &mut to[..len];
-                for i in 0..len {
+                for (i, to) in to.iter_mut().enumerate() {
                     let (xhat, g) = gradient.at(i);
-                    to[i] = T::from_acc(input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i)));
+                    *to = T::from_acc(input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i)));
                 }
             }
             if route == Route::InPlace {

@@ -55,14 +55,16 @@ impl<'p> GroupLayout<'p> {
         }
     }
 
-    /// Nine elements from the group's first line of cache, which is about to be read anyway; some of them twice where there are
-    /// fewer.
+    /// The group's first nine elements, which are about to be read anyway; some of them twice where there are fewer.
     #[inline(always)]
     fn samples<T: Element>(&self, x: &Source<'_, T>) -> [T::Acc; 9] {
-        let x = x.slice(self.first, self.geometry.inner.min(9));
-        match x.first_chunk::<9>() {
+        let g = self.geometry;
+        match x.slice(self.first, g.inner.min(9)).first_chunk::<9>() {
             Some(nine) => nine.map(Element::to_acc),
-            None => [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|i| x[i % x.len()].to_acc()),
+            None => [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|i| {
+                let i = i % g.group_size();
+                x.at(self.first + i / g.inner * g.row() + i % g.inner)
+            }),
         }
     }
 

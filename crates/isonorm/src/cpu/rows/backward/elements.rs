@@ -236,9 +236,18 @@ impl<T: Element> SweepRows<'_, '_, '_, T> {
                 }
             }
             for (i, row) in rows.clone().enumerate() {
-                let layout = pass.layout(row);
                 for block in self.blocks.clone() {
-                    let piece = layout.piece(block, 0);
+                    let piece = if pass.plan.batch > 1 {
+                        // Finding out where a short row lies would take as long as computing it.
+                        let len = pass.geometry.inner;
+                        Piece {
+                            offset: row * len,
+                            inner: 0,
+                            len,
+                        }
+                    } else {
+                        pass.layout(row).piece(block, 0)
+                    };
                     let first = piece.inner - self.blocks.start * pass.plan.block_inner;
                     let staged = match &mut staging {
                         Some([dweight, dbias]) if sweep.sums() => Some([
