@@ -18,7 +18,7 @@ pub struct Statistics {
     pub var: f64,
     /// 1/√(var + eps).
     pub rstd: f64,
-    /// The second largest |x − mean|, beyond which no median of three elements lies; 0 when the statistics were given, or of
+    /// The second largest |x − mean|, beyond which no median of three or more elements lies; 0 when the statistics were given, or of
     /// one element.
     pub median_distance: f64,
     /// Σ x; no terms when the statistics were given.

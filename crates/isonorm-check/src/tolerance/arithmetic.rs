@@ -128,7 +128,8 @@ impl Arithmetic {
         let about = guess + s.median_distance;
         let mean = relative * (distance + about) + self.carry * s.mean.abs() + self.tiny;
         let of_shift = 2.0 * self.gamma(3.0) * about * distance;
-        let var = squares * (s.var + guess * guess) + of_shift + mean * mean + self.tiny;
+        let off = guess.max(s.median_distance.min((3.0 * s.var).sqrt()));
+        let var = squares * (s.var + off * off) + 2.0 * off * mean + of_shift + mean * mean + self.tiny;
         self.with_rstd(s, mean, var)
     }
 

@@ -12,13 +12,14 @@
 //!   and by a smallest subnormal a term. Where the case's data is exact and every term is a multiple of a bit that keeps
 //!   all partial sums within the significand, a sum is off by nothing.
 //! * **Mean.** Of distances from a guess or a shift, which is off by e: from a first mean, whose own sum is off by
-//!   e₀ = γ(depth)·Σ|x|/n, or from the median of three elements, which is no farther from the mean than the second
-//!   farthest of all, e₁. So |mean′ − mean| ≤ γ(depth + 2)·(Σ|x − mean|/n + e₀ + e₁), and it is carried in two numbers
-//!   (u²·|mean|) or in one `f64`. A mean rounded to one `f32` is off by u·|mean|: too much where |mean| is 10⁶
-//!   deviations, and not allowed.
-//! * **Variance.** Squared distances from the guess, after a distance from the shift that is rounded: |var′ − var| ≤
-//!   γ(depth + 6)·(var + e₀²) + 2·γ(3)·(e₀ + e₁)·Σ|x − mean|/n + |mean′ − mean|². This is what E\[x²\] − E\[x\]² does not
-//!   keep: it is off by u·mean².
+//!   e₀ = γ(depth)·Σ|x|/n, or from a median of elements, which is no farther from the mean than the second farthest of
+//!   all, e₁. So |mean′ − mean| ≤ γ(depth + 2)·(Σ|x − mean|/n + e₀ + e₁), and it is carried in two numbers (u²·|mean|)
+//!   or in one `f64`. A mean rounded to one `f32` is off by u·|mean|: too much where |mean| is 10⁶ deviations, and not
+//!   allowed.
+//! * **Variance.** Squared distances from a point that is off the mean by δ, less δ². The point is the guess; or the
+//!   shift, as long as at least a quarter of the squares is left: δ ≤ max(e₀, min(e₁, √(3·var))). So |var′ − var| ≤
+//!   γ(depth + 6)·(var + δ²) + 2·δ·|mean′ − mean| + 2·γ(3)·(e₀ + e₁)·Σ|x − mean|/n + |mean′ − mean|². This is what
+//!   E\[x²\] − E\[x\]² does not keep: its δ is the mean.
 //! * **rstd.** From ρ = |var′ − var| and var + eps, without approximation; and four roundings.
 //! * **x̂** = (x − mean)·rstd: three roundings, rstd's relative error, and rstd·|mean′ − mean|.
 //! * **z** = x̂·weight + bias + residual: a rounding of the magnitudes for each operation that has something to do.

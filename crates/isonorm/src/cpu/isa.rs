@@ -74,6 +74,13 @@ impl Isa {
 pub(super) struct Vectors(Isa);
 
 impl Vectors {
+    /// Which they are.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(super) fn isa(self) -> Isa {
+        self.0
+    }
+
     /// Runs a kernel compiled for these instructions.
     #[cfg(target_arch = "x86_64")]
     #[inline]

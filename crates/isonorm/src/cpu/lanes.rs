@@ -10,18 +10,18 @@ use super::elementwise::{Coefficient, Each, Gradient};
 /// Lanes of a sum: enough vectors for additions to overlap, few enough for registers.
 const LANES: usize = 64;
 
+/// Lanes of each of two sums that are kept side by side.
+const PAIR_LANES: usize = 32;
+
+/// Lanes that are left when those of a vector's length and more have been added up.
+const FEW: usize = 16;
+
 /// Running sums of lanes. Rounding errors grow with the number of elements a lane, not of elements.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-pub(super) struct Lanes<A>([A; LANES]);
+pub(super) struct Lanes<A, const N: usize = LANES>([A; N]);
 
 impl<A: Real> Lanes<A> {
-    /// No sums.
-    #[inline(always)]
-    pub(super) fn new() -> Lanes<A> {
-        Lanes([A::ZERO; LANES])
-    }
-
     /// Adds up `x`: `step(sum, element)` is the new sum.
     #[inline(always)]
     pub(super) fn add<T: Element<Acc = A>>(&mut self, x: &[T], step: impl Fn(A, A) -> A) {
@@ -38,19 +38,36 @@ impl<A: Real> Lanes<A> {
             *sum = step(*sum, v.to_acc());
         }
     }
+}
+
+impl<A: Real, const N: usize> Lanes<A, N> {
+    /// No sums.
+    #[inline(always)]
+    pub(super) fn new() -> Lanes<A, N> {
+        Lanes([A::ZERO; N])
+    }
 
     /// The total, added up as a tree.
     #[inline(always)]
     pub(super) fn total(self) -> A {
-        let sums = self.0;
-        let mut quarter = [A::ZERO; LANES / 4];
-        for i in 0..LANES / 4 {
-            quarter[i] = (sums[i] + sums[i + 16]) + (sums[i + 32] + sums[i + 48]);
-        }
-        // Otherwise the compiler takes the tree for scalars from its root up to its 64 leaves, which is three times as slow.
-        let quarter = black_box(quarter);
-        let [a, b] = halve::<A, 4, 2>(halve::<A, 8, 4>(halve::<A, 16, 8>(quarter)));
+        // Otherwise the compiler takes the tree for scalars from its root up to its leaves, which is three times as slow.
+        let [a, b] = halve::<A, 4, 2>(halve::<A, 8, 4>(halve::<A, FEW, 8>(black_box(self.few()))));
         a + b
+    }
+
+    /// The sums of every `N / FEW`-th lane.
+    #[inline(always)]
+    fn few(self) -> [A; FEW] {
+        const { assert!(N == 2 * FEW || N == 4 * FEW) };
+        let sums = self.0;
+        let mut few = [A::ZERO; FEW];
+        for i in 0..FEW {
+            few[i] = sums[i] + sums[i + FEW];
+            if N == 4 * FEW {
+                few[i] += sums[i + 2 * FEW] + sums[i + 3 * FEW];
+            }
+        }
+        few
     }
 }
 
@@ -64,11 +81,55 @@ fn halve<A: Real, const LEN: usize, const HALF: usize>(sums: [A; LEN]) -> [A; HA
     halves
 }
 
+/// Running sums of distances from a number near the mean, and of their squares.
+#[derive(Clone, Copy)]
+pub(super) struct DistanceLanes<A> {
+    distances: Lanes<A, PAIR_LANES>,
+    squares: Lanes<A, PAIR_LANES>,
+}
+
+impl<A: Real> DistanceLanes<A> {
+    /// No sums.
+    #[inline(always)]
+    pub(super) fn new() -> DistanceLanes<A> {
+        DistanceLanes {
+            distances: Lanes::new(),
+            squares: Lanes::new(),
+        }
+    }
+
+    /// Adds up the distances of `x` from `centre`.
+    #[inline(always)]
+    pub(super) fn add<T: Element<Acc = A>>(&mut self, x: &[T], centre: A) {
+        let (chunks, rest) = x.as_chunks::<PAIR_LANES>();
+        let (mut distances, mut squares) = (self.distances.0, self.squares.0);
+        for chunk in chunks {
+            for i in 0..PAIR_LANES {
+                let d = chunk[i].to_acc() - centre;
+                distances[i] += d;
+                squares[i] = d.mul_add(d, squares[i]);
+            }
+        }
+        (self.distances.0, self.squares.0) = (distances, squares);
+        for (i, v) in rest.iter().enumerate() {
+            let d = v.to_acc() - centre;
+            self.distances.0[i] += d;
+            self.squares.0[i] = d.mul_add(d, self.squares.0[i]);
+        }
+    }
+
+    /// The totals of the distances and of their squares.
+    #[inline(always)]
+    pub(super) fn totals(self) -> (A, A) {
+        (self.distances.total(), self.squares.total())
+    }
+}
+
 /// Running sums of `g·x̂` and of `g`.
 #[derive(Clone, Copy)]
 pub(super) struct GradientLanes<A> {
-    pub(super) gx: Lanes<A>,
-    pub(super) g: Lanes<A>,
+    gx: Lanes<A, PAIR_LANES>,
+    g: Lanes<A, PAIR_LANES>,
 }
 
 impl<A: Real> GradientLanes<A> {
@@ -84,11 +145,11 @@ impl<A: Real> GradientLanes<A> {
     /// Adds up `len` elements.
     #[inline(always)]
     pub(super) fn add<G: Gradient<A>>(&mut self, gradient: G, len: usize) {
-        let body = len / LANES * LANES;
+        let body = len / PAIR_LANES * PAIR_LANES;
         let (mut gx, mut g) = (self.gx.0, self.g.0);
-        for start in (0..body).step_by(LANES) {
-            let gradient = gradient.part(start, LANES);
-            for i in 0..LANES {
+        for start in (0..body).step_by(PAIR_LANES) {
+            let gradient = gradient.part(start, PAIR_LANES);
+            for i in 0..PAIR_LANES {
                 let (xhat, gradient) = gradient.at(i);
                 gx[i] = gradient.mul_add(xhat, gx[i]);
                 g[i] += gradient;

@@ -8,6 +8,7 @@ mod isa;
 mod lanes;
 mod memory;
 mod parameters;
+mod round;
 mod rows;
 mod statistics;
 mod stream;

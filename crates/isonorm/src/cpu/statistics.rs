@@ -29,11 +29,20 @@ impl GroupStatistics {
     }
 }
 
-/// The median of three elements of a group, which its moments are taken about: near its mean unless most of it is far.
+/// The share of the squares about the centre that the squares about the mean must have, for what is left of their digits to be
+/// enough: the rest, `count·(mean − centre)²`, is taken off. Otherwise another pass is made.
+pub(super) const DIGITS_KEPT: f64 = 0.25;
+
+/// The median of the medians of three times three elements of a group, which its moments are taken about: near its mean unless
+/// most of it is far.
 #[inline(always)]
-pub(super) fn median<A: Real>([a, b, c]: [A; 3]) -> A {
-    let (low, high) = (a.min(b), a.max(b));
-    low.max(high.min(c))
+pub(super) fn central<A: Real>([a, b, c, d, e, f, g, h, i]: [A; 9]) -> A {
+    median([median([a, b, c]), median([d, e, f]), median([g, h, i])])
+}
+
+#[inline(always)]
+fn median<A: Real>([a, b, c]: [A; 3]) -> A {
+    a.min(b).max(a.max(b).min(c))
 }
 
 /// Mean and variance that are given: running statistics, one pair a channel.

@@ -11,7 +11,7 @@ pub(super) const NAMES: [&str; 3] = ["columns/resident", "columns/split", "colum
 pub(crate) const WIDEST_TILE: usize = 512;
 /// Bytes of a row in the narrowest tile: less wastes the memory's bursts.
 const NARROWEST_TILE_BYTES: usize = 256;
-/// Rows of a block whose rows are not joined: its two passes find it in the cache, and merging it costs little beside summing
+/// Rows of a block whose rows are not joined: a second pass, if any, finds it in the cache, and merging it costs little beside summing
 /// it.
 const BLOCK_ROWS: usize = 64;
 /// Lines of a block whose rows are joined.

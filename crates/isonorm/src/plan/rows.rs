@@ -5,7 +5,7 @@ use crate::{Geometry, NormDesc};
 
 pub(super) const NAMES: [&str; 3] = ["rows/resident", "rows/split", "rows/streaming"];
 
-/// Elements of a block: its two passes (mean, then squared distances) find it in the first-level cache.
+/// Elements of a block: a second pass over it, if any, finds it in the first-level cache.
 const BLOCK: usize = if cfg!(miri) { 64 } else { 4096 };
 /// At most this many groups are worked on side by side.
 pub(crate) const MOST_BATCHED: usize = 16;

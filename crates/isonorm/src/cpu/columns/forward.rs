@@ -1,6 +1,6 @@
 use std::ops::Range;
 
-use isonorm_math::{Element, Real};
+use isonorm_math::{Element, Normalizer, Real};
 
 use super::moments::{ColumnMoments, TileMoments};
 use super::{TileLayout, TileNormalizer, TileParameters};
@@ -10,7 +10,7 @@ use crate::cpu::elementwise::{AffineMap, All, ForwardElements, ForwardSpace};
 use crate::cpu::isa::{Kernel, Vectors};
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::Parameters;
-use crate::cpu::statistics::{Given, Outcome};
+use crate::cpu::statistics::{BATCH, Given, GroupStatistics, Outcome};
 use crate::plan::{ColumnsPlan, Region};
 
 /// Everything that the tasks of a forward pass share.
@@ -26,7 +26,8 @@ pub(in crate::cpu) struct ColumnsForward<'a, T: Element> {
     pub(in crate::cpu) given: Option<Given<'a>>,
     pub(in crate::cpu) outcome: Outcome<'a>,
     pub(in crate::cpu) scratch: Scratch<'a>,
-    /// Shift, mean and squared distances of each column of each part.
+    /// Centre, mean and squared distances of each column of each part; once they are merged, what normalizes each column, in
+    /// the first part's place.
     pub(in crate::cpu) parts: Region,
 }
 
@@ -38,6 +39,7 @@ pub(in crate::cpu) fn forward<T: Element>(pass: &ColumnsForward<'_, T>, crew: &C
     }
     if pass.given.is_none() {
         crew.for_each(tiles * parts, |tasks| pass.part_moments(tasks));
+        crew.for_each(tiles, |tiles| crew.vectors.run(MergeParts { pass, tiles }));
     }
     crew.for_each(tiles * parts, |tasks| pass.apply_parts(tasks));
 }
@@ -53,7 +55,7 @@ impl<'a, T: Element> ColumnsForward<'a, T> {
         TileLayout::new(self.plan, self.geometry, tile)
     }
 
-    /// Shift, mean and squared distances of the columns of a part of a tile.
+    /// Centre, mean and squared distances of the columns of a part of a tile.
     ///
     /// # Safety
     /// Nobody else holds a borrow of these numbers.
@@ -73,28 +75,52 @@ impl<'a, T: Element> ColumnsForward<'a, T> {
     /// What normalizes the columns, from statistics that are given.
     #[inline(always)]
     fn given_normalizer(&self, tile: &TileLayout<'_>, given: &Given<'_>) -> TileNormalizer<T::Acc> {
-        TileNormalizer::new(tile, |group, _| given.normalizer(group))
+        TileNormalizer::new(tile, |groups, normalizers| {
+            for (group, normalizer) in groups.zip(normalizers) {
+                *normalizer = given.normalizer(tile.first_group() + group);
+            }
+        })
     }
 
-    /// What normalizes the columns, from their moments; saves the groups' statistics if `save`.
+    /// What normalizes the columns, from their moments; saves the groups' statistics.
     ///
     /// # Safety
-    /// If `save`: no other task saves those of this tile.
+    /// No other task saves those of this tile.
     #[inline(always)]
     unsafe fn normalizer(
         &self,
         tile: &TileLayout<'_>,
         moments: &ColumnMoments,
-        shift: impl Fn(usize) -> f64,
-        save: bool,
+        centre: impl Fn(usize) -> f64,
     ) -> TileNormalizer<T::Acc> {
-        TileNormalizer::new(tile, |group, columns| {
-            let statistics = moments.of_group(columns.clone(), shift(columns.start));
-            if save {
-                // SAFETY: this function's contract.
-                unsafe { self.outcome.finish_group(group, statistics) }
-            } else {
-                self.outcome.normalizer(statistics)
+        let mut statistics = [GroupStatistics::default(); BATCH];
+        TileNormalizer::new(tile, |groups, normalizers| {
+            let (first, statistics) = (tile.first_group() + groups.start, &mut statistics[..groups.len()]);
+            for (group, statistics) in groups.zip(&mut *statistics) {
+                *statistics = moments.of_group(tile.columns_of(group), &centre);
+            }
+            // SAFETY: this function's contract.
+            unsafe { self.outcome.finish_groups(first, statistics, normalizers) };
+        })
+    }
+
+    /// What normalizes the columns, once the parts have been merged.
+    ///
+    /// # Safety
+    /// The phase that merged them has ended.
+    #[inline(always)]
+    unsafe fn merged_normalizer(&self, tile: &TileLayout<'_>) -> TileNormalizer<T::Acc> {
+        // SAFETY: this function's contract: from now on they are only read.
+        let slot = |first| unsafe { self.scratch.shared::<f64>(self.parts, first, tile.width()) };
+        let [centre, rstd, offset] = self.first_of_slots(tile, 0).map(slot);
+        TileNormalizer::new(tile, |groups, normalizers| {
+            for (group, normalizer) in groups.zip(normalizers) {
+                let column = tile.columns_of(group).start;
+                *normalizer = Normalizer {
+                    centre: T::Acc::from_f64(centre[column]),
+                    rstd: T::Acc::from_f64(rstd[column]),
+                    offset: T::Acc::from_f64(offset[column]),
+                };
             }
         })
     }
@@ -142,7 +168,7 @@ impl<T: Element> ColumnsForward<'_, T> {
                         moments.merge(rows.len() as f64, of_part.mean(), of_part.m2());
                     }
                     // SAFETY: a tile is one task's.
-                    unsafe { self.normalizer(&tile, &moments, |column| x.shift[column].to_f64(), true) }
+                    unsafe { self.normalizer(&tile, &moments, |column| x.centre[column].to_f64()) }
                 }
             };
             // The last rows read are the first applied: a cache may still have them.
@@ -161,17 +187,16 @@ impl<T: Element> ColumnsForward<'_, T> {
             let x = self.columns(&tile);
             let moments = self.vectors.run(x.rows(self.plan.part_rows(self.geometry, part)));
             // SAFETY: a part of a tile is one task's.
-            let [shift, mean, m2] = unsafe { self.slots(&tile, part) };
-            for (kept, shift) in shift.iter_mut().zip(&*x.shift) {
-                *kept = shift.to_f64();
+            let [centre, mean, m2] = unsafe { self.slots(&tile, part) };
+            for (kept, centre) in centre.iter_mut().zip(&*x.centre) {
+                *kept = centre.to_f64();
             }
             mean.copy_from_slice(&moments.mean()[..tile.width()]);
             m2.copy_from_slice(&moments.m2()[..tile.width()]);
         }
     }
 
-    /// Parts' results, the last rows first: a cache may still have them. Every task merges the tile's moments for itself, in
-    /// the same order; the first part's saves them.
+    /// Parts' results, the last rows first: a cache may still have them.
     fn apply_parts(&self, tasks: Range<usize>) {
         let tiles = self.tiles();
         let last = tiles * self.plan.parts - 1;
@@ -180,22 +205,45 @@ impl<T: Element> ColumnsForward<'_, T> {
             let (tile, part) = (self.layout((last - task) % tiles), (last - task) / tiles);
             let normalizer = match &self.given {
                 Some(given) => self.given_normalizer(&tile, given),
-                None => {
-                    // SAFETY: the tasks that wrote the slots have ended; now they are only read.
-                    let slot = |first| unsafe { self.scratch.shared::<f64>(self.parts, first, tile.width()) };
-                    let slots = |part| self.first_of_slots(&tile, part).map(slot);
-                    let mut moments = ColumnMoments::empty();
-                    for part in 0..self.plan.parts {
-                        let [_, mean, m2] = slots(part);
-                        moments.merge(self.plan.part_rows(self.geometry, part).len() as f64, mean, m2);
-                    }
-                    let [shift, _, _] = slots(0);
-                    // SAFETY: the first part of a tile is one task's.
-                    unsafe { self.normalizer(&tile, &moments, |column| shift[column], part == 0) }
-                }
+                // SAFETY: this phase comes after the merge.
+                None => unsafe { self.merged_normalizer(&tile) },
             };
             // SAFETY: a part of a tile is one task's.
             unsafe { self.apply(&tile, self.plan.part_rows(self.geometry, part), &normalizer, &mut space) };
+        }
+    }
+}
+
+/// Merges the moments of the parts of tiles, saves their statistics, and leaves what normalizes them in the first part's place.
+/// A tile is one task's.
+struct MergeParts<'p, 'a, T: Element> {
+    pass: &'p ColumnsForward<'a, T>,
+    tiles: Range<usize>,
+}
+
+impl<T: Element> Kernel for MergeParts<'_, '_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let MergeParts { pass, tiles } = self;
+        for tile in tiles {
+            let tile = pass.layout(tile);
+            // SAFETY: the tasks that wrote the slots have ended, and a tile is one task's.
+            let slots = |part| unsafe { pass.slots(&tile, part) };
+            let mut moments = ColumnMoments::empty();
+            for part in 0..pass.plan.parts {
+                let [_, mean, m2] = slots(part);
+                moments.merge(pass.plan.part_rows(pass.geometry, part).len() as f64, mean, m2);
+            }
+            let [first, second, third] = slots(0);
+            // SAFETY: as above.
+            let normalizer = unsafe { pass.normalizer(&tile, &moments, |column| first[column]) };
+            for column in 0..tile.width() {
+                first[column] = normalizer.centre[column].to_f64();
+                second[column] = normalizer.rstd[column].to_f64();
+                third[column] = normalizer.offset[column].to_f64();
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Columns: a batch entry is a matrix of `outer` rows of `kept·inner` contiguous elements; vector lanes go across groups,
 //! sums go down the columns.
 //!
-//! The columns are cut into *tiles* of whole groups, whose coefficients live on the stack, and the rows into *blocks* (whose
-//! two passes find them in the cache) that are collected into *parts*. Blocks and parts are merged by Chan's formula in a
+//! The columns are cut into *tiles* of whole groups, whose coefficients live on the stack, and the rows into *blocks* (a
+//! second pass, if any, finds them in the cache) that are collected into *parts*. Blocks and parts are merged by Chan's formula in a
 //! fixed order, whoever computes them; the `inner` columns of a group are merged last.
 //!
 //! Short rows are joined: a *line* is as many consecutive rows as fit a tile, and a *lane* is a column of one of them. Loops
@@ -21,6 +21,7 @@ use isonorm_math::{BackwardCoefficients, Normalizer, Real};
 
 use super::elementwise::{AffineMap, CHUNK, Each};
 use super::parameters::Parameters;
+use super::statistics::BATCH;
 use crate::Geometry;
 use crate::plan::{ColumnsPlan, WIDEST_TILE};
 
@@ -117,11 +118,11 @@ impl<'p> TileLayout<'p> {
         self.batch * self.geometry.kept + self.columns.start / self.geometry.inner
     }
 
-    /// The tile's groups: each one's index among all, and its columns within the tile.
+    /// The columns of the tile's `group`-th group, within the tile.
     #[inline(always)]
-    fn each_group(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
-        let (inner, first) = (self.geometry.inner, self.first_group());
-        (0..self.groups()).map(move |group| (first + group, group * inner..(group + 1) * inner))
+    fn columns_of(&self, group: usize) -> Range<usize> {
+        let inner = self.geometry.inner;
+        group * inner..(group + 1) * inner
     }
 
     /// Lanes of a line.
@@ -163,19 +164,25 @@ struct TileNormalizer<A> {
 }
 
 impl<A: Real> TileNormalizer<A> {
-    /// From what normalizes each group.
+    /// From what normalizes the groups: `of_groups` is asked for some of the tile's at a time, which take about as long as one.
     #[inline(always)]
-    fn new(tile: &TileLayout<'_>, mut of_group: impl FnMut(usize, Range<usize>) -> Normalizer<A>) -> TileNormalizer<A> {
+    fn new(tile: &TileLayout<'_>, mut of_groups: impl FnMut(Range<usize>, &mut [Normalizer<A>])) -> TileNormalizer<A> {
         let mut all = TileNormalizer {
             centre: Tile::ZERO,
             rstd: Tile::ZERO,
             offset: Tile::ZERO,
         };
-        for (group, columns) in tile.each_group() {
-            let n = of_group(group, columns.clone());
-            all.centre[columns.clone()].fill(n.centre);
-            all.rstd[columns.clone()].fill(n.rstd);
-            all.offset[columns].fill(n.offset);
+        let mut normalizers = [Normalizer::default(); BATCH];
+        for first in (0..tile.groups()).step_by(BATCH) {
+            let groups = first..(first + BATCH).min(tile.groups());
+            let normalizers = &mut normalizers[..groups.len()];
+            of_groups(groups.clone(), normalizers);
+            for (group, n) in groups.zip(normalizers) {
+                let columns = tile.columns_of(group);
+                all.centre[columns.clone()].fill(n.centre);
+                all.rstd[columns.clone()].fill(n.rstd);
+                all.offset[columns].fill(n.offset);
+            }
         }
         for numbers in [&mut all.centre, &mut all.rstd, &mut all.offset] {
             spread(numbers, tile);

@@ -2,7 +2,9 @@ use isonorm_math::activation::{Identity, Relu};
 use isonorm_math::normalize::input_gradient;
 use isonorm_math::{Activation, BackwardCoefficients, Element, Normalizer, Pointwise, Real};
 
-use super::{AffineMap, CHUNK, Chunks, Coefficient, Deactivate, Dest, Each, NoResidual, Residual, Route, Source};
+use super::{
+    AffineMap, CHUNK, Chunks, Coefficient, Deactivate, Dest, Each, NoResidual, Residual, Route, Source, rounds,
+};
 use crate::cpu::isa::Vectors;
 
 /// `x̂` and `g = dy·act′(z)` of each element of a stretch.
@@ -16,8 +18,15 @@ pub(in crate::cpu) trait Gradient<A>: Copy {
 
 /// What is done with the gradient of a chunk: compiled for each kind of [`Gradient`].
 pub(in crate::cpu) trait GradientVisitor<T: Element> {
-    /// Does it; `out` is working space, or holds what replaces `dy` afterwards.
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) -> Option<Replacement>;
+    /// Does it.
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, results: &mut Results<T>) -> Option<Replacement>;
+}
+
+/// Working space for the results of a chunk: as they are computed, and as they are stored. The latter may hold what replaces `dy`.
+#[repr(align(64))]
+pub(in crate::cpu) struct Results<T: Element> {
+    computed: [T::Acc; CHUNK],
+    stored: [T; CHUNK],
 }
 
 /// Results of a chunk have been collected and are to replace its `dy`, which its gradient may still borrow. Made by
@@ -92,7 +101,7 @@ pub(in crate::cpu) struct BackwardSpace<T: Element> {
     xhat: [T::Acc; CHUNK],
     g: [T::Acc; CHUNK],
     z: [T::Acc; CHUNK],
-    out: [T; CHUNK],
+    results: Results<T>,
 }
 
 impl<T: Element> BackwardSpace<T> {
@@ -103,7 +112,10 @@ impl<T: Element> BackwardSpace<T> {
             xhat: zeros,
             g: zeros,
             z: zeros,
-            out: [T::default(); CHUNK],
+            results: Results {
+                computed: zeros,
+                stored: [T::default(); CHUNK],
+            },
         }
     }
 }
@@ -172,7 +184,7 @@ impl<'a, T: Element> BackwardElements<'a, T> {
         W: Coefficient<AffineMap<T::Acc>>,
         V: GradientVisitor<T>,
     {
-        let BackwardSpace { xhat, g, z, out } = space;
+        let BackwardSpace { xhat, g, z, results } = space;
         let (n, a) = (n.part(0, len), a.part(0, len));
         let (x, dy) = (self.x.slice(offset, len), self.dy.slice(offset, len));
         let residual = self.residual.as_ref().map(|r| Each(r.slice(offset, len)));
@@ -189,9 +201,9 @@ impl<'a, T: Element> BackwardElements<'a, T> {
             };
         }
         let replacement = match (self.activation, residual) {
-            (Activation::Identity, _) => visitor.visit(computed!(NoResidual, Identity), out),
-            (Activation::Relu, None) => visitor.visit(computed!(NoResidual, Relu), out),
-            (Activation::Relu, Some(residual)) => visitor.visit(computed!(residual, Relu), out),
+            (Activation::Identity, _) => visitor.visit(computed!(NoResidual, Identity), results),
+            (Activation::Relu, None) => visitor.visit(computed!(NoResidual, Relu), results),
+            (Activation::Relu, Some(residual)) => visitor.visit(computed!(residual, Relu), results),
             (activation, residual) => {
                 let (xhat, g, z) = (&mut xhat[..len], &mut g[..len], &mut z[..len]);
                 for i in 0..len {
@@ -205,12 +217,12 @@ impl<'a, T: Element> BackwardElements<'a, T> {
                     g[i] = dy[i].to_acc();
                 }
                 self.vectors.run(Deactivate { activation, z, g });
-                visitor.visit(Prepared { xhat, g }, out)
+                visitor.visit(Prepared { xhat, g }, results)
             }
         };
         if let (Some(Replacement(())), Some(dx)) = (replacement, &self.dx) {
             // SAFETY: by the contract of `InputGradient::new` no other task touches this chunk, and its borrows have ended.
-            unsafe { Route::InPlace.finish(dx, (offset, len), out) };
+            unsafe { Route::InPlace.finish(dx, (offset, len), &results.stored) };
         }
     }
 }
@@ -263,9 +275,13 @@ where
         }
     }
 
-    /// Writes; where `dx` goes over `dy`, which `gradient` borrows, leaves it in `out` and says so.
+    /// Writes; where `dx` goes over `dy`, which `gradient` borrows, leaves it in `results` and says so.
     #[inline(always)]
-    pub(in crate::cpu) fn write<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) -> Option<Replacement> {
+    pub(in crate::cpu) fn write<G: Gradient<T::Acc>>(
+        self,
+        gradient: G,
+        results: &mut Results<T>,
+    ) -> Option<Replacement> {
         let InputGradient {
             elements,
             at,
@@ -278,30 +294,50 @@ where
         } = elements;
         let len = at.1;
         let gradient = gradient.part(0, len);
+        let Results { computed, stored } = results;
         if let Some(dresidual) = dresidual {
             let route = route.of_chunk(dresidual, at);
             // SAFETY: `new`'s contract; only the straight route writes here, and then nothing is in place.
-            let to = &mut unsafe { route.first(dresidual, at, out) }[..len];
-            for (i, to) in to.iter_mut().enumerate() {
-                *to = T::from_acc(gradient.at(i).1);
+            let to = unsafe { route.first(dresidual, at, stored) };
+            if rounds::<T>() {
+                let computed = &mut computed[..len];
+                for (i, g) in computed.iter_mut().enumerate() {
+                    *g = gradient.at(i).1;
+                }
+                elements.vectors.round(computed, to);
+            } else {
+                let to = &mut to[..len];
+                for (i, to) in to.iter_mut().enumerate() {
+                    *to = T::from_acc(gradient.at(i).1);
+                }
             }
             // SAFETY: `new`'s contract; the residual's gradient is memory of its own.
-            unsafe { route.finish(dresidual, at, out) };
+            unsafe { route.finish(dresidual, at, stored) };
         }
         if let Some(dx) = dx {
             let route = route.of_chunk(dx, at);
             // SAFETY: as above.
-            let to = &mut unsafe { route.first(dx, at, out) }[..len];
+            let to = unsafe { route.first(dx, at, stored) };
             let (n, a, means) = (n.part(0, len), a.part(0, len), means.part(0, len));
-            for (i, to) in to.iter_mut().enumerate() {
-                let (xhat, g) = gradient.at(i);
-                *to = T::from_acc(input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i)));
+            if rounds::<T>() {
+                let computed = &mut computed[..len];
+                for (i, dx) in computed.iter_mut().enumerate() {
+                    let (xhat, g) = gradient.at(i);
+                    *dx = input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i));
+                }
+                elements.vectors.round(computed, to);
+            } else {
+                let to = &mut to[..len];
+                for (i, to) in to.iter_mut().enumerate() {
+                    let (xhat, g) = gradient.at(i);
+                    *to = T::from_acc(input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i)));
+                }
             }
             if route == Route::InPlace {
                 return Some(Replacement(()));
             }
             // SAFETY: `new`'s contract; out of place `dx` is memory of its own.
-            unsafe { route.finish(dx, at, out) };
+            unsafe { route.finish(dx, at, stored) };
         }
         None
     }

@@ -1,9 +1,7 @@
 use isonorm_math::activation::{Identity, Relu};
 use isonorm_math::{Activation, Element, Normalizer, Pointwise, Real};
 
-use super::{
-    Activate, AffineMap, CHUNK, Chunks, Coefficient, Dest, Each, NoResidual, Residual, Route, Source, convert,
-};
+use super::{Activate, AffineMap, CHUNK, Chunks, Coefficient, Dest, Each, NoResidual, Residual, Route, Source, rounds};
 use crate::cpu::isa::Vectors;
 
 /// Working space of a forward task, which its chunks use one after the other.
@@ -92,23 +90,36 @@ impl<'a, T: Element> ForwardElements<'a, T> {
         let route = self.route.of_chunk(&self.y, at);
         // SAFETY: this function's contract; only the straight route writes `y` here, and then it is not `x`.
         let to = unsafe { route.first(&self.y, at, out) };
-        match (self.activation, residual) {
-            (Activation::Identity, None) => map(x, (n, a), NoResidual, Identity, to),
-            (Activation::Identity, Some(residual)) => map(x, (n, a), residual, Identity, to),
-            (Activation::Relu, None) => map(x, (n, a), NoResidual, Relu, to),
-            (Activation::Relu, Some(residual)) => map(x, (n, a), residual, Relu, to),
-            (activation, residual) => {
-                let z = &mut z[..len];
-                match residual {
-                    None => map(x, (n, a), NoResidual, Identity, z),
-                    Some(residual) => map(x, (n, a), residual, Identity, z),
-                }
+        let fused = matches!(self.activation, Activation::Identity | Activation::Relu);
+        if fused && !rounds::<T>() {
+            self.map(x, (n, a), residual, to);
+        } else {
+            let z = &mut z[..len];
+            self.map(x, (n, a), residual, z);
+            if !fused {
+                let activation = self.activation;
                 self.vectors.run(Activate { activation, z });
-                convert(to, z);
             }
+            self.vectors.round(z, to);
         }
         // SAFETY: this function's contract; the borrow of `x` has ended.
         unsafe { route.finish(&self.y, at, out) };
+    }
+
+    /// `to = act(x̂·weight + bias + residual)` for ReLU; otherwise what `act` is yet to be applied to.
+    #[inline(always)]
+    fn map<U, N, W>(&self, x: &[T], (n, a): (N, W), residual: Option<Each<'_, T>>, to: &mut [U])
+    where
+        U: Element<Acc = T::Acc>,
+        N: Coefficient<Normalizer<T::Acc>>,
+        W: Coefficient<AffineMap<T::Acc>>,
+    {
+        match (self.activation, residual) {
+            (Activation::Relu, None) => map(x, (n, a), NoResidual, Relu, to),
+            (Activation::Relu, Some(residual)) => map(x, (n, a), residual, Relu, to),
+            (_, None) => map(x, (n, a), NoResidual, Identity, to),
+            (_, Some(residual)) => map(x, (n, a), residual, Identity, to),
+        }
     }
 }
 

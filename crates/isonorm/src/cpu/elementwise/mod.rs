@@ -1,12 +1,15 @@
 //! What is done to each element, over contiguous stretches of them: plain loops that vectorize by themselves.
 //!
 //! The common cases (no activation or ReLU, with or without a residual) are one loop from the tensors to the result. Other
-//! activations go in stages over buffers that stay in the first-level cache, so that they add code instead of multiplying it.
+//! activations go in stages over buffers that stay in the first-level cache, so that they add code instead of multiplying it;
+//! results of 16 bits are rounded in a last stage.
 
 mod backward;
 mod forward;
 
-pub(super) use backward::{BackwardElements, BackwardSpace, Gradient, GradientVisitor, InputGradient, Replacement};
+pub(super) use backward::{
+    BackwardElements, BackwardSpace, Gradient, GradientVisitor, InputGradient, Replacement, Results,
+};
 pub(super) use forward::{ForwardElements, ForwardSpace};
 
 use isonorm_math::normalize::affine;
@@ -168,11 +171,10 @@ impl<T: Element> Residual<T::Acc> for Each<'_, T> {
     }
 }
 
+/// Whether results are rounded to the type that is stored: in a step of its own, which has instructions of its own.
 #[inline(always)]
-fn convert<T: Element>(to: &mut [T], from: &[T::Acc]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = T::from_acc(*from);
-    }
+const fn rounds<T: Element>() -> bool {
+    size_of::<T>() < size_of::<T::Acc>()
 }
 
 /// The chunks of a stretch: where each starts, and how long it is.

@@ -1,7 +1,7 @@
 //! Rows: a group is `outer` segments of `inner` contiguous elements; vector lanes go along a segment.
 //!
 //! A group is cut into *blocks* of at most a few thousand elements (whole segments, or a piece of one), and the blocks are
-//! collected into *parts*. A block's two passes find it in the first-level cache; blocks and parts are merged by Chan's
+//! collected into *parts*. A second pass over a block, if any, finds it in the first-level cache; blocks and parts are merged by Chan's
 //! formula in a fixed order, whoever computes them.
 
 mod backward;
@@ -11,6 +11,9 @@ mod moments;
 pub(super) use backward::{RowsBackward, backward};
 pub(super) use forward::{RowsForward, forward};
 
+use isonorm_math::Element;
+
+use super::memory::Source;
 use crate::Geometry;
 use crate::plan::RowsPlan;
 
@@ -52,11 +55,17 @@ impl<'p> GroupLayout<'p> {
         }
     }
 
-    /// The offsets of three elements from the group's first line of cache, which is about to be read anyway.
+    /// The group's first nine elements, which are about to be read anyway; some of them twice where there are fewer.
     #[inline(always)]
-    fn samples(&self) -> [usize; 3] {
-        let last = (self.geometry.inner - 1).min(6);
-        [self.first, self.first + last / 2, self.first + last]
+    fn samples<T: Element>(&self, x: &Source<'_, T>) -> [T::Acc; 9] {
+        let g = self.geometry;
+        match x.slice(self.first, g.inner.min(9)).first_chunk::<9>() {
+            Some(nine) => nine.map(Element::to_acc),
+            None => [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|i| {
+                let i = i % g.group_size();
+                x.at(self.first + i / g.inner * g.row() + i % g.inner)
+            }),
+        }
     }
 
     /// The index of the group's first affine parameter.

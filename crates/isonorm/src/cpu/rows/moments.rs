@@ -3,9 +3,9 @@ use std::ops::Range;
 use isonorm_math::{Element, Moments, Real};
 
 use super::GroupLayout;
-use crate::cpu::lanes::Lanes;
+use crate::cpu::lanes::{DistanceLanes, Lanes};
 use crate::cpu::memory::Source;
-use crate::cpu::statistics::{BATCH, GroupStatistics, median};
+use crate::cpu::statistics::{BATCH, DIGITS_KEPT, GroupStatistics, central};
 
 /// Moments of a group about one of its elements, so that a constant group's are exactly zero and a large mean costs no digits.
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ impl<'a, 'p, T: Element> GroupMoments<'a, 'p, T> {
     #[inline(always)]
     pub(super) fn new(x: Source<'a, T>, layout: GroupLayout<'p>, centred: bool) -> GroupMoments<'a, 'p, T> {
         let shift = if centred {
-            median(layout.samples().map(|at| x.at(at)))
+            central(layout.samples(&x))
         } else {
             T::Acc::ZERO
         };
@@ -52,43 +52,41 @@ impl<'a, 'p, T: Element> GroupMoments<'a, 'p, T> {
     #[inline(always)]
     fn of_block(&self, block: usize) -> Moments<f64> {
         let count = self.elements(block) as f64;
-        let mean = self.sum_of_block(block) / T::Acc::from_f64(count);
-        self.finish_block(block, count, mean, self.squares_of_block(block, mean))
-    }
-
-    /// The sum of a block's distances from the shift; for RMSNorm, whose mean is 0, 0.
-    #[inline(always)]
-    fn sum_of_block(&self, block: usize) -> T::Acc {
-        let shift = self.shift;
-        if self.centred {
-            self.sum(block, |s, v| s + (v - shift))
+        let (sum, squares) = self.sums_of_block(block);
+        let moments = about_shift(count, sum, squares);
+        if digits_are_kept(moments, squares) {
+            moments
         } else {
-            T::Acc::ZERO
+            self.of_block_again(block, moments)
         }
     }
 
-    /// The squared distances of a block from this mean (RMSNorm: from 0), added up.
+    /// The distances of a block from the shift, and their squares, added up; for RMSNorm, whose mean is 0, 0 and the squares.
     #[inline(always)]
-    fn squares_of_block(&self, block: usize, mean: T::Acc) -> T::Acc {
-        let shift = self.shift;
-        if self.centred {
-            self.sum(block, |s, v| {
-                let d = (v - shift) - mean;
-                d.mul_add(d, s)
-            })
-        } else {
-            self.sum(block, |s, v| v.mul_add(v, s))
+    fn sums_of_block(&self, block: usize) -> (T::Acc, T::Acc) {
+        if !self.centred {
+            return (T::Acc::ZERO, self.sum(block, |s, v| v.mul_add(v, s)));
         }
+        let mut lanes = DistanceLanes::new();
+        for index in 0..self.layout.pieces(block) {
+            let piece = self.layout.piece(block, index);
+            lanes.add(self.x.slice(piece.offset, piece.len), self.shift);
+        }
+        lanes.totals()
     }
 
-    /// The moments of a block, from its mean and squares.
+    /// The moments of a block from another pass over it, the squares about the mean of the first.
     #[inline(always)]
-    fn finish_block(&self, block: usize, count: f64, mean: T::Acc, squares: T::Acc) -> Moments<f64> {
+    fn of_block_again(&self, block: usize, first: Moments<f64>) -> Moments<f64> {
+        let (shift, mean) = (self.shift, T::Acc::from_f64(first.mean));
+        let squares = self.sum(block, |s, v| {
+            let d = (v - shift) - mean;
+            d.mul_add(d, s)
+        });
         if squares.is_finite() {
             Moments {
-                count,
-                mean: mean.to_f64(),
                 m2: squares.to_f64(),
+                ..first
             }
         } else {
             self.of_extreme_block(block, self.shift.to_f64())
@@ -143,6 +141,24 @@ impl<'a, 'p, T: Element> GroupMoments<'a, 'p, T> {
     }
 }
 
+/// Moments from the sums of distances from the shift and of their squares.
+#[inline(always)]
+fn about_shift<A: Real>(count: f64, sum: A, squares: A) -> Moments<f64> {
+    let sum = sum.to_f64();
+    let mean = sum / count;
+    Moments {
+        count,
+        mean,
+        m2: squares.to_f64() - sum * mean,
+    }
+}
+
+/// Whether the shift was near enough to the mean: false for what is not finite, too.
+#[inline(always)]
+fn digits_are_kept<A: Real>(moments: Moments<f64>, squares: A) -> bool {
+    squares.is_finite() && moments.m2 >= DIGITS_KEPT * squares.to_f64()
+}
+
 /// Statistics of at most [`BATCH`] groups that are one block each, step by step for all of them.
 #[inline(always)]
 pub(super) fn measure_short_groups<'p, T: Element>(
@@ -153,31 +169,30 @@ pub(super) fn measure_short_groups<'p, T: Element>(
     statistics: &mut [GroupStatistics; BATCH],
 ) {
     let mut shift = [T::Acc::ZERO; BATCH];
-    let mut mean = [T::Acc::ZERO; BATCH];
+    let mut sums = [T::Acc::ZERO; BATCH];
     let mut squares = [T::Acc::ZERO; BATCH];
-    let about = |group, shift| GroupMoments {
-        x,
-        layout: layout(group),
-        centred,
-        shift,
-    };
+    let mut moments = [Moments::EMPTY; BATCH];
     let mut count = 0.0;
     for (i, group) in groups.clone().enumerate() {
         let x = GroupMoments::new(x, layout(group), centred);
         count = x.elements(0) as f64;
         shift[i] = x.shift;
-        mean[i] = x.sum_of_block(0);
+        (sums[i], squares[i]) = x.sums_of_block(0);
     }
-    let divisor = T::Acc::from_f64(count);
-    for mean in &mut mean {
-        *mean = *mean / divisor;
-    }
-    for (i, group) in groups.clone().enumerate() {
-        squares[i] = about(group, shift[i]).squares_of_block(0, mean[i]);
+    for i in 0..BATCH {
+        moments[i] = about_shift(count, sums[i], squares[i]);
     }
     for (i, group) in groups.enumerate() {
-        let moments = about(group, shift[i]).finish_block(0, count, mean[i], squares[i]);
-        statistics[i] = GroupStatistics::about(shift[i].to_f64(), moments);
+        if !digits_are_kept(moments[i], squares[i]) {
+            let x = GroupMoments {
+                x,
+                layout: layout(group),
+                centred,
+                shift: shift[i],
+            };
+            moments[i] = x.of_block_again(0, moments[i]);
+        }
+        statistics[i] = GroupStatistics::about(shift[i].to_f64(), moments[i]);
     }
 }
 

@@ -65,7 +65,10 @@ impl<'a, T: Element> ColumnsBackward<'a, T> {
     fn coefficients(&self, tile: usize) -> TileCoefficients<'_, T::Acc> {
         let layout = self.layout(tile);
         TileCoefficients {
-            normalizer: TileNormalizer::new(&layout, |group, _| self.statistics.normalizer(group)),
+            normalizer: TileNormalizer::new(&layout, |groups, normalizers| {
+                self.statistics
+                    .normalizers(layout.first_group() + groups.start, normalizers);
+            }),
             parameters: TileParameters::new(&layout, self.parameters),
             layout,
         }
@@ -87,7 +90,7 @@ impl<'a, T: Element> ColumnsBackward<'a, T> {
         let (tile, parameters) = (&tile.layout, &tile.parameters);
         let mut means = LaneSums::zero();
         let count = self.geometry.group_size() as f64;
-        for (_, columns) in tile.each_group() {
+        for columns in (0..tile.groups()).map(|group| tile.columns_of(group)) {
             let (mut sum_gx, mut sum_g) = (0.0, 0.0);
             for column in columns.clone() {
                 // By row, the terms are weighted already (and these weights are 1).

@@ -7,7 +7,7 @@ use isonorm_math::{BackwardCoefficients, Element, Normalizer, Real};
 use super::{ColumnsBackward, TileCoefficients};
 use crate::cpu::columns::{LaneSums, gather};
 use crate::cpu::elementwise::{
-    AffineMap, All, BackwardSpace, CHUNK, Coefficient, Gradient, GradientVisitor, InputGradient, Replacement,
+    AffineMap, All, BackwardSpace, Coefficient, Gradient, GradientVisitor, InputGradient, Replacement, Results,
 };
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
@@ -159,7 +159,7 @@ where
     M: Coefficient<BackwardCoefficients<T::Acc>>,
 {
     #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) -> Option<Replacement> {
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, results: &mut Results<T>) -> Option<Replacement> {
         let SumLine {
             len,
             sums,
@@ -183,7 +183,7 @@ where
             }
         }
         match write {
-            Some(write) => write.write(gradient, out),
+            Some(write) => write.write(gradient, results),
             None => None,
         }
     }
@@ -200,7 +200,7 @@ where
     M: Coefficient<BackwardCoefficients<T::Acc>>,
 {
     #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) -> Option<Replacement> {
-        self.0.write(gradient, out)
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, results: &mut Results<T>) -> Option<Replacement> {
+        self.0.write(gradient, results)
     }
 }

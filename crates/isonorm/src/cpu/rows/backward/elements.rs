@@ -7,7 +7,7 @@ use isonorm_math::{Element, Normalizer, Real};
 use super::{GroupSums, Means, Piece, RowsBackward, Sweep};
 use crate::cpu::crew::Crew;
 use crate::cpu::elementwise::{
-    AffineMap, All, BackwardSpace, CHUNK, Each, Gradient, GradientVisitor, InputGradient, Replacement,
+    AffineMap, All, BackwardSpace, Each, Gradient, GradientVisitor, InputGradient, Replacement, Results,
 };
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
@@ -86,12 +86,12 @@ struct SweepChunk<'s, 'w, 'e, 'a, T: Element> {
 
 impl<T: Element> GradientVisitor<T> for SweepChunk<'_, '_, '_, '_, T> {
     #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) -> Option<Replacement> {
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, results: &mut Results<T>) -> Option<Replacement> {
         if let Some(sums) = self.sums {
             sums.add_weighted(gradient, self.weight, self.parameters);
         }
         match self.write {
-            Some(write) => write.write(gradient, out),
+            Some(write) => write.write(gradient, results),
             None => None,
         }
     }
@@ -236,9 +236,18 @@ impl<T: Element> SweepRows<'_, '_, '_, T> {
                 }
             }
             for (i, row) in rows.clone().enumerate() {
-                let layout = pass.layout(row);
                 for block in self.blocks.clone() {
-                    let piece = layout.piece(block, 0);
+                    let piece = if pass.plan.batch > 1 {
+                        // Finding out where a short row lies would take as long as computing it.
+                        let len = pass.geometry.inner;
+                        Piece {
+                            offset: row * len,
+                            inner: 0,
+                            len,
+                        }
+                    } else {
+                        pass.layout(row).piece(block, 0)
+                    };
                     let first = piece.inner - self.blocks.start * pass.plan.block_inner;
                     let staged = match &mut staging {
                         Some([dweight, dbias]) if sweep.sums() => Some([

@@ -8,7 +8,7 @@ use isonorm_math::{Element, Normalizer, Real};
 use super::{GroupLayout, GroupSums, Means, RowsBackward, Stretch, Sweep};
 use crate::cpu::crew::Crew;
 use crate::cpu::elementwise::{
-    AffineMap, All, BackwardSpace, CHUNK, Gradient, GradientVisitor, InputGradient, Replacement,
+    AffineMap, All, BackwardSpace, Gradient, GradientVisitor, InputGradient, Replacement, Results,
 };
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
@@ -55,12 +55,12 @@ struct SweepChunk<'s, 'e, 'a, T: Element> {
 
 impl<T: Element> GradientVisitor<T> for SweepChunk<'_, '_, '_, T> {
     #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, out: &mut [T; CHUNK]) -> Option<Replacement> {
+    fn visit<G: Gradient<T::Acc>>(self, gradient: G, results: &mut Results<T>) -> Option<Replacement> {
         if let Some(sums) = self.sums {
             sums.add(gradient, self.len);
         }
         match self.write {
-            Some(write) => write.write(gradient, out),
+            Some(write) => write.write(gradient, results),
             None => None,
         }
     }
