@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use isonorm::GpuProperties;
+use isonorm::{GpuPlan, GpuProperties};
 use isonorm::cuda::{Device, Interpreter};
-use isonorm_check::{Case, CudaEngine, Data, Engine, InterpreterEngine, SuiteReport, run_suite, suites};
+use isonorm_check::{Case, CudaEngine, Data, Engine, InterpreterEngine, Start, SuiteReport, run_suite, suites};
 
 /// The interpreter takes microseconds for an element, and a coroutine for each thread.
 const MOST_ELEMENTS: usize = 32 << 10;
@@ -24,9 +24,30 @@ fn small(suite: &str) -> Vec<Case> {
         .collect()
 }
 
-fn interpreter(gpu: &str) -> InterpreterEngine {
-    let properties = GpuProperties::known(gpu).expect("a known GPU");
-    InterpreterEngine::new(Interpreter::new(properties))
+/// The interpreter of a GPU, with tensors that begin where vectors would like to, and with others.
+fn interpreters(gpu: &GpuProperties) -> [InterpreterEngine; 2] {
+    let interpreter = Interpreter::new(gpu.clone());
+    [Start::Aligned, Start::Misaligned].map(|start| InterpreterEngine::new(interpreter.clone()).starting(start))
+}
+
+fn known(gpu: &str) -> GpuProperties {
+    GpuProperties::known(gpu).expect("a known GPU")
+}
+
+/// A GPU with so few multiprocessors and so little shared memory that rows of a few thousand elements are spread over it.
+fn tiny(compute_capability: u32) -> GpuProperties {
+    GpuProperties {
+        compute_capability,
+        sms: 3,
+        shared_bytes_per_block: 50 << 10,
+        shared_bytes_per_sm: 56 << 10,
+        ..known("h200")
+    }
+}
+
+fn parsed(problems: impl IntoIterator<Item = String>) -> Vec<Case> {
+    let problems = problems.into_iter();
+    problems.map(|p| p.parse().expect("a problem")).collect()
 }
 
 /// Runs a suite; some of it must have run.
@@ -40,35 +61,127 @@ fn check(engine: &mut dyn Engine, suite: &str, cases: &[Case]) -> SuiteReport {
 
 #[test]
 fn suites_in_the_interpreter() {
-    for suite in ["smoke", "shapes", "adversarial", "exact"] {
-        check(&mut interpreter("h200"), suite, &small(suite));
+    for mut engine in interpreters(&known("h200")) {
+        for suite in ["smoke", "shapes", "adversarial", "exact"] {
+            check(&mut engine, suite, &small(suite));
+        }
     }
 }
 
 #[test]
 fn rows_of_every_length_in_the_interpreter() {
     let lengths = [
-        1, 2, 3, 4, 7, 8, 31, 33, 127, 128, 129, 511, 512, 513, 1000, 2048, 4096, 8192,
+        1, 2, 3, 4, 7, 8, 31, 33, 64, 127, 128, 129, 256, 511, 512, 513, 1000, 2048, 4096, 8192, 20000,
     ];
     let problems = lengths.iter().flat_map(|columns| {
         let rows = if *columns < 512 { 5 } else { 1 };
         ["f32", "bf16", "f16"].map(|dtype| {
-            let epilogue = if columns % 2 == 0 { "residual=add " } else { "" };
+            let epilogue = ["", "residual=add ", "act=relu ", "act=gelu residual=add "][columns % 4];
             let op = if columns % 3 == 0 { "rmsnorm" } else { "layernorm" };
-            format!("{op} x={rows}x{columns} dtype={dtype} param=f32 {epilogue}pass=train data=offset:100 seed=3")
+            let param = if columns % 5 == 0 { dtype } else { "f32" };
+            format!("{op} x={rows}x{columns} dtype={dtype} param={param} {epilogue}pass=train data=offset:100 seed=3")
         })
     });
-    let cases: Vec<Case> = problems.map(|p| p.parse().expect("a problem")).collect();
-    let report = check(&mut interpreter("a100"), "rows", &cases);
+    let cases = parsed(problems);
+    for mut engine in interpreters(&known("a100")) {
+        let report = check(&mut engine, "rows", &cases);
+        assert_eq!(report.skipped(), 0, "{report}");
+    }
+}
+
+#[test]
+fn teams_of_many_rows_load_ahead() {
+    let cases = parsed([8, 64, 128, 256, 1024, 2048].map(|columns| {
+        let rows = (32 << 10) / columns;
+        format!("layernorm x={rows}x{columns} dtype=f32 pass=train seed=4")
+    }));
+    let gpu = GpuProperties { sms: 1, ..tiny(90) };
+    for case in &cases {
+        let plan = GpuPlan::new(&case.desc, &gpu.clone().into()).expect("valid");
+        assert!(plan.kernels()[0].entry.ends_with("_ahead"), "{plan}");
+    }
+    let report = check(&mut InterpreterEngine::new(Interpreter::new(gpu)), "ahead", &cases);
     assert_eq!(report.skipped(), 0, "{report}");
+}
+
+/// Plans of the problems by name, which are then computed.
+fn long_rows(gpu: &GpuProperties, problems: &[(&str, &str)]) {
+    let cases = parsed(problems.iter().map(|(problem, _)| format!("{problem} seed=5")));
+    for (case, (_, name)) in cases.iter().zip(problems) {
+        let plan = GpuPlan::new(&case.desc, &gpu.clone().into()).expect("valid");
+        assert_eq!(plan.name(), *name, "{plan}");
+    }
+    for mut engine in interpreters(gpu) {
+        let report = check(&mut engine, "long rows", &cases);
+        assert_eq!(report.skipped(), 0, "{report}");
+    }
+}
+
+#[test]
+fn long_rows_in_blocks_clusters_and_the_grid() {
+    let problems = [
+        ("layernorm x=5x8192 dtype=f32 act=gelu", "rows/alone"),
+        ("layernorm x=2x16000 dtype=f32 act=silu residual=add", "rows/cluster"),
+        ("rmsnorm x=2x30000 dtype=f32", "rows/cluster"),
+        ("layernorm x=1x110000 dtype=f32 data=offset:1000", "rows/grid"),
+        ("rmsnorm x=1x230000 dtype=bf16 param=bf16 act=tanh", "rows/grid"),
+        ("groupnorm x=3x8x50x50 groups=2 dtype=f32 act=silu", "rows/alone"),
+        ("groupnorm x=1x6x64x64 groups=1 dtype=f32", "rows/cluster"),
+        ("instancenorm x=3x1x152x152 dtype=f16 affine=full", "rows/alone"),
+    ];
+    long_rows(&tiny(90), &problems);
+}
+
+#[test]
+fn without_clusters_the_grid_shares_rows() {
+    let problems = [
+        ("layernorm x=1x17000 dtype=f32", "rows/grid"),
+        ("layernorm x=7x20000 dtype=f32 act=relu", "rows/grid"),
+        ("rmsnorm x=2x20000 dtype=f32 residual=add", "rows/grid"),
+        ("groupnorm x=3x4x128x128 groups=2 dtype=f32", "rows/grid"),
+    ];
+    long_rows(&tiny(86), &problems);
+}
+
+#[test]
+fn given_statistics_of_short_and_long_channels() {
+    let problems = [
+        ("instancenorm x=2x3x4x4 dtype=bf16 affine=full pass=eval", "rows/block"),
+        ("instancenorm x=2x3x9x9 dtype=f32 pass=eval act=relu", "rows/lanes"),
+        ("instancenorm x=1x2x128x128 dtype=f32 affine=full pass=eval act=silu", "rows/stream"),
+        ("batchnorm x=3x2x16x16 dtype=f16 param=f16 pass=eval residual=add act=relu", "rows/block"),
+        ("batchnorm x=2x2x100x150 dtype=f32 pass=eval", "rows/stream"),
+    ];
+    long_rows(&tiny(90), &problems);
+}
+
+#[test]
+fn gradients_of_rows() {
+    let columns = [1, 8, 31, 32, 64, 100, 128, 512, 1000, 1024, 2048];
+    let problems = columns.iter().flat_map(|columns| {
+        let rows = (4096 / columns).clamp(2, 200);
+        ["f32", "bf16", "f16"].map(|dtype| {
+            let epilogue = ["", "residual=add act=relu ", "act=silu ", "residual=add "][columns / 8 % 4];
+            let op = if columns % 3 == 0 { "rmsnorm" } else { "layernorm" };
+            let param = if columns % 5 == 0 { dtype } else { "f32" };
+            format!("{op} x={rows}x{columns} dtype={dtype} param={param} {epilogue}pass=backward seed=6")
+        })
+    });
+    let cases = parsed(problems.chain(["layernorm x=0x5 pass=backward".into()]));
+    for gpu in [known("h200"), tiny(80)] {
+        for mut engine in interpreters(&gpu) {
+            let report = check(&mut engine, "gradients", &cases);
+            assert_eq!(report.skipped(), 0, "{report}");
+        }
+    }
 }
 
 #[test]
 fn what_has_no_kernel_is_skipped_with_its_reason_and_never_passed() {
-    let cases: Vec<Case> = ["batchnorm x=4x3x5x5 pass=train", "layernorm x=3x8 pass=backward"]
-        .map(|p| p.parse().expect("a problem"))
-        .into();
-    let report = run_suite(&mut interpreter("h200"), &cases, |case| {
+    let problems = ["batchnorm x=4x3x5x5 pass=train", "layernorm x=3x80000 pass=backward"];
+    let cases = parsed(problems.map(String::from));
+    let [mut engine, _] = interpreters(&known("h200"));
+    let report = run_suite(&mut engine, &cases, |case| {
         assert!(!case.passed && case.skipped().is_some(), "{case}");
         assert!(case.to_string().starts_with("skip"), "{case}");
     });
@@ -90,9 +203,11 @@ fn suites_on_every_gpu() {
         }
     };
     for device in devices {
-        let mut engine = CudaEngine::new(device).expect("a stream");
-        for suite in ["smoke", "shapes", "adversarial", "exact", "pairwise"] {
-            check(&mut engine, suite, &cases(suite).collect::<Vec<_>>());
+        let engine = CudaEngine::new(device).expect("a stream");
+        for start in [Start::Aligned, Start::Misaligned] {
+            for suite in ["smoke", "shapes", "adversarial", "exact", "pairwise"] {
+                check(&mut engine.clone().starting(start), suite, &cases(suite).collect::<Vec<_>>());
+            }
         }
     }
 }

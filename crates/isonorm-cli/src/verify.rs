@@ -6,7 +6,7 @@ use std::time::Instant;
 use isonorm::Geometry;
 use isonorm::cuda::Interpreter;
 use isonorm_check::{
-    Case, CaseReport, CpuEngine, CudaEngine, Engine, InterpreterEngine, SuiteReport, run_suite, suites,
+    Case, CaseReport, CpuEngine, CudaEngine, Engine, InterpreterEngine, Start, SuiteReport, run_suite, suites,
 };
 use serde::Serialize;
 
@@ -30,6 +30,8 @@ const FAILURES_SHOWN: usize = 20;
 const BYTES_PER_ELEMENT: u64 = 200;
 /// The name under which the cases of the command line are reported.
 const GIVEN: &str = "given";
+/// What the name of a suite is followed by where tensors do not begin where vectors would like to.
+const MISALIGNED: &str = ", misaligned";
 
 /// Without --suite and --case: every suite.
 #[derive(Debug, clap::Args)]
@@ -58,7 +60,7 @@ struct Verified {
 /// A suite that was run.
 #[derive(Serialize)]
 struct Done {
-    suite: &'static str,
+    suite: String,
     seconds: f64,
     #[serde(flatten)]
     report: SuiteReport,
@@ -98,34 +100,45 @@ fn run(args: &Args) -> Result<Vec<Done>> {
         memory::check(most.saturating_mul(BYTES_PER_ELEMENT))?;
     }
     args.device.pool()?.install(|| {
-        let mut engine = engine(&args.device)?;
-        let bar = progress(chosen.iter().map(|(_, cases)| cases.len() as u64).sum(), "verifying");
-        let done = chosen.iter().map(|(suite, cases)| {
-            let start = Instant::now();
-            let report = run_suite(&mut *engine, cases, |_| bar.inc(1));
-            Done {
-                suite,
-                seconds: start.elapsed().as_secs_f64(),
-                report,
+        let mut engines = engines(&args.device)?;
+        let cases: usize = chosen.iter().map(|(_, cases)| cases.len()).sum();
+        let bar = progress((cases * engines.len()) as u64, "verifying");
+        let mut done = Vec::new();
+        for (suite, cases) in &chosen {
+            for (kind, engine) in &mut engines {
+                let start = Instant::now();
+                let report = run_suite(&mut **engine, cases, |_| bar.inc(1));
+                done.push(Done {
+                    suite: format!("{suite}{kind}"),
+                    seconds: start.elapsed().as_secs_f64(),
+                    report,
+                });
             }
-        });
-        let done = done.collect();
+        }
         bar.finish_and_clear();
         Ok(done)
     })
 }
 
-/// What is verified.
-fn engine(device: &DeviceArgs) -> Result<Box<dyn Engine>> {
+/// What is added to a suite's name, and what runs it.
+type Kind = (&'static str, Box<dyn Engine>);
+
+/// What is verified: a GPU with aligned tensors and with others, for which it has other kernels.
+fn engines(device: &DeviceArgs) -> Result<Vec<Kind>> {
+    let starts = [("", Start::Aligned), (MISALIGNED, Start::Misaligned)];
     if device.device == Place::Interpreter
         && let Some(properties) = device.gpu_properties()?
     {
-        return Ok(Box::new(InterpreterEngine::new(Interpreter::new(properties))));
+        let engine = InterpreterEngine::new(Interpreter::new(properties));
+        let starting = |(kind, start)| (kind, Box::new(engine.clone().starting(start)) as Box<dyn Engine>);
+        return Ok(starts.map(starting).into());
     }
-    Ok(match device.gpu()? {
-        Some(gpu) => Box::new(CudaEngine::new(gpu)?),
-        None => Box::new(CpuEngine::new(device.device()?)),
-    })
+    let Some(gpu) = device.gpu()? else {
+        return Ok(vec![("", Box::new(CpuEngine::new(device.device()?)))]);
+    };
+    let engine = CudaEngine::new(gpu)?;
+    let starting = |(kind, start)| (kind, Box::new(engine.clone().starting(start)) as Box<dyn Engine>);
+    Ok(starts.map(starting).into())
 }
 
 fn show(done: &[Done], place: &Place, screen: &mut Screen) -> Result<()> {
@@ -134,7 +147,7 @@ fn show(done: &[Done], place: &Place, screen: &mut Screen) -> Result<()> {
         let r = &d.report;
         let worst = r.worst.as_ref().map_or(0.0, CaseReport::ratio);
         [
-            d.suite.to_owned(),
+            d.suite.clone(),
             r.cases.to_string(),
             r.right().to_string(),
             r.skipped().to_string(),

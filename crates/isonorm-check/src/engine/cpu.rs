@@ -3,7 +3,7 @@
 use isonorm::{CpuProperties, Device, Isa, NormDesc, Plan, Result, Workspace};
 
 use super::host::Host;
-use super::{BackwardInputs, Engine, ForwardInputs, Outputs, pass};
+use super::{BackwardInputs, Engine, ForwardInputs, Outputs, Start, pass};
 
 /// [`isonorm::Device`] as an [`Engine`]. Every tensor lies between margins, outputs are poisoned before each pass, and
 /// inputs are compared with what they were.
@@ -64,7 +64,7 @@ impl Engine for CpuEngine {
     fn forward(&mut self, desc: &NormDesc, inputs: &ForwardInputs) -> Result<Outputs> {
         let plan = self.plan(desc)?;
         let mut workspace = Workspace::new(&plan);
-        pass::forward(&Host, desc, inputs, |arguments| {
+        pass::forward(&Host(Start::Misaligned), desc, inputs, |arguments| {
             self.device.forward(&plan, arguments, &mut workspace)
         })
     }
@@ -72,7 +72,7 @@ impl Engine for CpuEngine {
     fn backward(&mut self, desc: &NormDesc, inputs: &BackwardInputs) -> Result<Outputs> {
         let plan = self.plan(desc)?;
         let mut workspace = Workspace::new(&plan);
-        pass::backward(&Host, desc, inputs, |arguments| {
+        pass::backward(&Host(Start::Misaligned), desc, inputs, |arguments| {
             self.device.backward(&plan, arguments, &mut workspace)
         })
     }

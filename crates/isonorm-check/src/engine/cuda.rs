@@ -3,34 +3,46 @@
 use isonorm::cuda::{AnyBuffer, Device, Stream, View, ViewMut, Workspace};
 use isonorm::{NormDesc, Result};
 
+use super::guard::named;
 use super::pass::Memory;
-use super::{BackwardInputs, Engine, ForwardInputs, Guarded, Outputs, pass};
+use super::{BackwardInputs, Engine, ForwardInputs, Guarded, Outputs, Start, pass};
 
 /// [`isonorm::cuda::Device`] as an [`Engine`]: tensors go there with their margins, and come back with them.
 #[derive(Clone, Debug)]
 pub struct CudaEngine {
     stream: Stream,
+    start: Start,
 }
 
 impl CudaEngine {
-    /// This GPU, with a stream of its own.
+    /// This GPU, with a stream of its own, and tensors that begin where vectors would like to.
     ///
     /// # Errors
     /// [`isonorm::Error::Driver`].
     pub fn new(device: Device) -> Result<CudaEngine> {
         Ok(CudaEngine {
             stream: device.stream()?,
+            start: Start::Aligned,
         })
+    }
+
+    /// The same with tensors that begin there.
+    pub fn starting(self, start: Start) -> CudaEngine {
+        CudaEngine { start, ..self }
     }
 }
 
-impl Memory for Stream {
+impl Memory for CudaEngine {
     type Held = AnyBuffer;
     type Read<'a> = View<'a>;
     type Write<'a> = ViewMut<'a>;
 
+    fn start(&self) -> Start {
+        self.start
+    }
+
     fn hold(&self, guarded: &Guarded) -> Result<AnyBuffer> {
-        AnyBuffer::upload(self, guarded.memory())
+        AnyBuffer::upload(&self.stream, guarded.memory())
     }
 
     fn read<'a>(guarded: &'a Guarded, held: &'a AnyBuffer) -> View<'a> {
@@ -51,19 +63,19 @@ impl Memory for Stream {
 
 impl Engine for CudaEngine {
     fn name(&self) -> String {
-        self.stream.device().to_string()
+        named(self.stream.device().to_string(), self.start)
     }
 
     fn forward(&mut self, desc: &NormDesc, inputs: &ForwardInputs) -> Result<Outputs> {
         let plan = self.stream.device().plan(desc)?;
-        pass::forward(&self.stream, desc, inputs, |arguments| {
+        pass::forward(self, desc, inputs, |arguments| {
             self.stream.forward(&plan, arguments, Workspace::Pool)
         })
     }
 
     fn backward(&mut self, desc: &NormDesc, inputs: &BackwardInputs) -> Result<Outputs> {
         let plan = self.stream.device().plan(desc)?;
-        pass::backward(&self.stream, desc, inputs, |arguments| {
+        pass::backward(self, desc, inputs, |arguments| {
             self.stream.backward(&plan, arguments, Workspace::Pool)
         })
     }

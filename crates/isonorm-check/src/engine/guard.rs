@@ -7,13 +7,30 @@ use isonorm::{DType, TensorData, View, ViewMut, bf16, f16};
 /// Elements before and behind a tensor that nobody may touch: more than the widest vector of the smallest type.
 const MARGIN_BYTES: usize = 128;
 
-/// Where vectors would like to begin; guarded tensors do not.
+/// Where vectors would like to begin.
 const VECTOR_BYTES: usize = 64;
+
+/// Where a guarded tensor begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Where vectors would like to.
+    Aligned,
+    /// One element behind that.
+    Misaligned,
+}
+
+/// An engine's name, where its tensors begin included.
+pub(super) fn named(engine: String, start: Start) -> String {
+    match start {
+        Start::Aligned => engine,
+        Start::Misaligned => format!("{engine}, misaligned"),
+    }
+}
 
 /// A NaN that no arithmetic produces, in every type: what is in memory before it is written.
 const POISON: u64 = 0xFFFB_ABAB_ABAB_ABAB;
 
-/// A tensor between two margins of poison, aligned for its elements and no further.
+/// A tensor between two margins of poison.
 #[derive(Clone, Debug)]
 pub struct Guarded {
     memory: TensorData,
@@ -65,19 +82,18 @@ pub fn same_bits(a: &TensorData, b: &TensorData) -> bool {
 
 impl Guarded {
     /// A tensor that nobody has written yet.
-    pub fn unwritten(dtype: DType, len: usize) -> Guarded {
+    pub fn unwritten(dtype: DType, len: usize, start: Start) -> Guarded {
         let size = dtype.bytes();
         let memory = poisoned(dtype, len + (2 * MARGIN_BYTES + VECTOR_BYTES) / size);
         let address = memory.view().as_ptr() as usize;
-        // The first element one behind a vector's boundary.
         let boundary = (address + MARGIN_BYTES).next_multiple_of(VECTOR_BYTES);
-        let start = (boundary - address) / size + 1;
+        let start = (boundary - address) / size + usize::from(start == Start::Misaligned);
         Guarded { memory, start, len }
     }
 
     /// A copy of a tensor.
-    pub fn copy(data: &TensorData) -> Guarded {
-        let mut guarded = Guarded::unwritten(data.dtype(), data.len());
+    pub fn copy(data: &TensorData, start: Start) -> Guarded {
+        let mut guarded = Guarded::unwritten(data.dtype(), data.len(), start);
         let range = guarded.start..guarded.start + guarded.len;
         match (&mut guarded.memory, data) {
             (TensorData::F16(to), TensorData::F16(from)) => to[range].copy_from_slice(from),
@@ -138,12 +154,14 @@ mod tests {
 
     #[test]
     fn poison_is_nan_in_every_type_and_margins_watch() {
-        for dtype in DType::ALL {
-            let mut guarded = Guarded::unwritten(dtype, 3);
+        let starts = [Start::Aligned, Start::Misaligned];
+        for (dtype, start) in DType::ALL.into_iter().flat_map(|d| starts.map(|s| (d, s))) {
+            let mut guarded = Guarded::unwritten(dtype, 3, start);
             assert!(guarded.contents().to_f64().iter().all(|v| v.is_nan()));
             assert!(guarded.is_intact());
             let address = guarded.view().as_ptr() as usize;
-            assert_eq!(address % VECTOR_BYTES, dtype.bytes());
+            let behind = usize::from(start == Start::Misaligned) * dtype.bytes();
+            assert_eq!(address % VECTOR_BYTES, behind);
             let behind = guarded.start + guarded.len;
             each!(&mut guarded.memory, v => v[behind] = Default::default());
             assert!(!guarded.is_intact());
@@ -153,7 +171,7 @@ mod tests {
     #[test]
     fn copies_are_the_same_bits() {
         let data = TensorData::from_f64(DType::Bf16, &[1.0, f64::NAN, -0.0]);
-        assert!(same_bits(&Guarded::copy(&data).contents(), &data));
+        assert!(same_bits(&Guarded::copy(&data, Start::Aligned).contents(), &data));
         assert!(!same_bits(&data, &TensorData::zeros(DType::Bf16, 3)));
     }
 }

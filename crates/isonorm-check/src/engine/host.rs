@@ -1,15 +1,19 @@
 use isonorm::{Result, View, ViewMut};
 
-use super::Guarded;
+use super::{Guarded, Start};
 use super::pass::Memory;
 
 /// Host memory: the guarded tensor itself.
-pub(super) struct Host;
+pub(super) struct Host(pub(super) Start);
 
 impl Memory for Host {
     type Held = ();
     type Read<'a> = View<'a>;
     type Write<'a> = ViewMut<'a>;
+
+    fn start(&self) -> Start {
+        self.0
+    }
 
     fn hold(&self, _: &Guarded) -> Result<()> {
         Ok(())

@@ -3,37 +3,47 @@
 use isonorm::cuda::Interpreter;
 use isonorm::{NormDesc, Result};
 
+use super::guard::named;
 use super::host::Host;
-use super::{BackwardInputs, Engine, ForwardInputs, Outputs, pass};
+use super::{BackwardInputs, Engine, ForwardInputs, Outputs, Start, pass};
 
 /// [`isonorm::cuda::Interpreter`] as an [`Engine`].
 #[derive(Clone, Debug)]
 pub struct InterpreterEngine {
     interpreter: Interpreter,
+    start: Start,
 }
 
 impl InterpreterEngine {
-    /// This interpreter.
+    /// This interpreter, with tensors that begin where vectors would like to.
     pub fn new(interpreter: Interpreter) -> InterpreterEngine {
-        InterpreterEngine { interpreter }
+        InterpreterEngine {
+            interpreter,
+            start: Start::Aligned,
+        }
+    }
+
+    /// The same with tensors that begin there.
+    pub fn starting(self, start: Start) -> InterpreterEngine {
+        InterpreterEngine { start, ..self }
     }
 }
 
 impl Engine for InterpreterEngine {
     fn name(&self) -> String {
-        self.interpreter.to_string()
+        named(self.interpreter.to_string(), self.start)
     }
 
     fn forward(&mut self, desc: &NormDesc, inputs: &ForwardInputs) -> Result<Outputs> {
         let plan = self.interpreter.plan(desc)?;
-        pass::forward(&Host, desc, inputs, |arguments| {
+        pass::forward(&Host(self.start), desc, inputs, |arguments| {
             self.interpreter.forward(&plan, arguments)
         })
     }
 
     fn backward(&mut self, desc: &NormDesc, inputs: &BackwardInputs) -> Result<Outputs> {
         let plan = self.interpreter.plan(desc)?;
-        pass::backward(&Host, desc, inputs, |arguments| {
+        pass::backward(&Host(self.start), desc, inputs, |arguments| {
             self.interpreter.backward(&plan, arguments)
         })
     }

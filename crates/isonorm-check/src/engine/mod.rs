@@ -14,7 +14,7 @@ use serde::Serialize;
 
 pub use cpu::CpuEngine;
 pub use cuda::CudaEngine;
-pub use guard::{Guarded, same_bits};
+pub use guard::{Guarded, Start, same_bits};
 pub(crate) use guard::{bits, is_poison};
 pub use interpreter::InterpreterEngine;
 

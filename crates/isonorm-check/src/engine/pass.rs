@@ -2,7 +2,7 @@
 
 use isonorm::{BackwardArguments, DType, ForwardArguments, Geometry, NormDesc, Result, TensorData};
 
-use super::{BackwardInputs, Fault, ForwardInputs, Guarded, Output, Outputs, Running, guard::same_bits};
+use super::{BackwardInputs, Fault, ForwardInputs, Guarded, Output, Outputs, Running, Start, guard::same_bits};
 
 /// Memory that an engine works on. The host has a guarded copy of every tensor.
 pub(super) trait Memory {
@@ -12,6 +12,9 @@ pub(super) trait Memory {
     type Read<'a>;
     /// How it is named to be written.
     type Write<'a>;
+
+    /// Where tensors begin.
+    fn start(&self) -> Start;
 
     /// Places a tensor.
     fn hold(&self, guarded: &Guarded) -> Result<Self::Held>;
@@ -72,7 +75,7 @@ impl<M: Memory> Maker<'_, M> {
     }
 
     fn input<'a>(&self, name: &'static str, data: &'a TensorData) -> Result<Tensor<'a, M>> {
-        self.tensor(name, Guarded::copy(data), Some(data))
+        self.tensor(name, Guarded::copy(data, self.0.start()), Some(data))
     }
 
     fn optional<'a>(&self, name: &'static str, data: &'a Option<TensorData>) -> Result<Option<Tensor<'a, M>>> {
@@ -80,12 +83,12 @@ impl<M: Memory> Maker<'_, M> {
     }
 
     fn output<'a>(&self, output: Output, dtype: DType, len: usize) -> Result<Tensor<'a, M>> {
-        self.tensor(output.name(), Guarded::unwritten(dtype, len), None)
+        self.tensor(output.name(), Guarded::unwritten(dtype, len, self.0.start()), None)
     }
 
     /// A tensor that is read and then written over, or one that is only read.
     fn given<'a>(&self, name: &'static str, data: &'a TensorData, written: bool) -> Result<Tensor<'a, M>> {
-        self.tensor(name, Guarded::copy(data), (!written).then_some(data))
+        self.tensor(name, Guarded::copy(data, self.0.start()), (!written).then_some(data))
     }
 
     fn running<'a>(&self, running: &'a Option<Running>, written: bool) -> Result<Option<[Tensor<'a, M>; 2]>> {

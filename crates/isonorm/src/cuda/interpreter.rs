@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use isonorm_kernels::interpreter::{Buffers, Launch};
 
-use super::launch::{self, ForwardPointers, Launcher};
+use super::launch::{self, BackwardPointers, ForwardPointers, Launcher};
 use crate::launch::{Running, Through};
 use crate::{Backward, Error, Forward, GpuPlan, GpuProperties, Kernel, NormDesc, Result, View, ViewMut};
 
@@ -44,14 +44,17 @@ impl Interpreter {
     /// # Errors
     /// As [`Stream::forward`](super::Stream::forward); [`Error::Kernel`] for a mistake of a kernel.
     pub fn forward(&self, plan: &GpuPlan, arguments: Forward<'_>) -> Result<()> {
-        launch::accept_forward(plan, &arguments)?;
         let pointers = ForwardPointers::of(&arguments);
+        let aligned = pointers.are_aligned(plan);
+        launch::accept_forward(plan, &arguments, aligned)?;
+        let mut workspace = Workspace::of(plan);
+        let address = workspace.address();
         let mut on_host = OnHost {
-            buffers: forward_buffers(arguments),
+            buffers: forward_buffers(arguments, &mut workspace),
             seed: self.seed,
         };
         // SAFETY: the interpreter checks every access.
-        unsafe { launch::forward(plan, &pointers, &mut on_host) }
+        unsafe { launch::forward(plan, aligned, &pointers, address, &mut on_host) }
     }
 
     /// Runs a backward pass on host memory.
@@ -59,13 +62,36 @@ impl Interpreter {
     /// # Errors
     /// As [`forward`](Interpreter::forward).
     pub fn backward(&self, plan: &GpuPlan, arguments: Backward<'_>) -> Result<()> {
-        launch::accept_backward(plan, &arguments)
+        let pointers = BackwardPointers::of(&arguments);
+        let aligned = pointers.are_aligned(plan);
+        launch::accept_backward(plan, &arguments, aligned)?;
+        let mut workspace = Workspace::of(plan);
+        let address = workspace.address();
+        let mut on_host = OnHost {
+            buffers: backward_buffers(arguments, &mut workspace),
+            seed: self.seed,
+        };
+        // SAFETY: the interpreter checks every access.
+        unsafe { launch::backward(plan, aligned, &pointers, address, &mut on_host) }
     }
 }
 
 impl fmt::Display for Interpreter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "interpreter of {}", self.properties.name)
+    }
+}
+
+/// The scratch memory of a call, aligned to 16 bytes; at first it holds no number.
+struct Workspace(Vec<u128>);
+
+impl Workspace {
+    fn of(plan: &GpuPlan) -> Workspace {
+        Workspace(vec![u128::MAX; plan.workspace_bytes().div_ceil(size_of::<u128>())])
+    }
+
+    fn address(&mut self) -> usize {
+        self.0.as_mut_ptr() as usize
     }
 }
 
@@ -76,46 +102,92 @@ struct OnHost<'a> {
 }
 
 impl Launcher for OnHost<'_> {
-    unsafe fn launch<A>(&mut self, _: usize, kernel: &Kernel, argument: &A, interpret: impl Fn(&A)) -> Result<()> {
-        let launch = Launch::new(kernel.grid, kernel.block)
+    unsafe fn zero(&mut self, address: usize, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's; the buffers keep it borrowed, and no kernel runs.
+        unsafe { (address as *mut u8).write_bytes(0, bytes) };
+        Ok(())
+    }
+
+    unsafe fn launch<A>(
+        &mut self,
+        _: usize,
+        kernel: &Kernel,
+        argument: &A,
+        interpreted: impl FnOnce() -> unsafe fn(&A),
+    ) -> Result<()> {
+        let mut launch = Launch::new(kernel.grid, kernel.block)
             .cluster(kernel.cluster)
             .shared_bytes(kernel.shared_bytes)
             .seed(self.seed);
-        let report = launch.run(&self.buffers, || interpret(argument));
+        if kernel.resident {
+            launch = launch.resident();
+        }
+        let run = interpreted();
+        // SAFETY: the interpreter checks every access.
+        let report = launch.run(&self.buffers, || unsafe { run(argument) });
         report.map(drop).map_err(|fault| Error::Kernel {
-            kernel: kernel.entry.clone(),
+            kernel: format!("{} of {}_{}", kernel.entry, kernel.family, kernel.dtype),
             fault: fault.to_string(),
         })
     }
 }
 
-/// The memory that kernels of a forward pass may touch.
-fn forward_buffers(arguments: Forward<'_>) -> Buffers<'_> {
-    let mut buffers = Buffers::new();
-    match arguments.data {
+/// What goes through a pass: one tensor, or two.
+fn through<'a>(buffers: &mut Buffers<'a>, names: [&str; 2], data: Through<View<'a>, ViewMut<'a>>) {
+    let [from, to] = names;
+    match data {
         Through::Separate(x, y) => {
-            read(&mut buffers, "x", Some(x));
-            write(&mut buffers, "y", Some(y));
+            read(buffers, from, Some(x));
+            write(buffers, to, Some(y));
         }
-        Through::InPlace(x) => write(&mut buffers, "x", Some(x)),
-        Through::ReadOnly(x) => read(&mut buffers, "x", Some(x)),
+        Through::InPlace(x) => write(buffers, from, Some(x)),
+        Through::ReadOnly(x) => read(buffers, from, Some(x)),
     }
+}
+
+fn statistics<'a>(buffers: &mut Buffers<'a>, running: Option<Running<View<'a>, ViewMut<'a>>>) {
+    match running {
+        None => {}
+        Some(Running::Given { mean, var }) => {
+            read(buffers, "running_mean", Some(mean));
+            read(buffers, "running_var", Some(var));
+        }
+        Some(Running::Update { mean, var, .. }) => {
+            write(buffers, "running_mean", Some(mean));
+            write(buffers, "running_var", Some(var));
+        }
+    }
+}
+
+/// The memory that kernels of a forward pass may touch.
+fn forward_buffers<'a>(arguments: Forward<'a>, workspace: &'a mut Workspace) -> Buffers<'a> {
+    let mut buffers = Buffers::new();
+    buffers.writable("workspace", &mut workspace.0);
+    through(&mut buffers, ["x", "y"], arguments.data);
     read(&mut buffers, "weight", arguments.weight);
     read(&mut buffers, "bias", arguments.bias);
     read(&mut buffers, "residual", arguments.residual);
-    match arguments.running {
-        None => {}
-        Some(Running::Given { mean, var }) => {
-            read(&mut buffers, "running_mean", Some(mean));
-            read(&mut buffers, "running_var", Some(var));
-        }
-        Some(Running::Update { mean, var, .. }) => {
-            write(&mut buffers, "running_mean", Some(mean));
-            write(&mut buffers, "running_var", Some(var));
-        }
-    }
+    statistics(&mut buffers, arguments.running);
     write(&mut buffers, "mean", arguments.saved_mean);
     write(&mut buffers, "rstd", arguments.saved_rstd);
+    buffers
+}
+
+/// The memory that kernels of a backward pass may touch.
+fn backward_buffers<'a>(arguments: Backward<'a>, workspace: &'a mut Workspace) -> Buffers<'a> {
+    let mut buffers = Buffers::new();
+    buffers.writable("workspace", &mut workspace.0);
+    read(&mut buffers, "x", Some(arguments.x));
+    through(&mut buffers, ["dy", "dx"], arguments.data);
+    read(&mut buffers, "weight", arguments.weight);
+    read(&mut buffers, "bias", arguments.bias);
+    read(&mut buffers, "residual", arguments.residual);
+    statistics(&mut buffers, arguments.running);
+    read(&mut buffers, "mean", arguments.mean);
+    read(&mut buffers, "rstd", arguments.rstd);
+    write(&mut buffers, "dweight", arguments.dweight);
+    write(&mut buffers, "dbias", arguments.dbias);
+    write(&mut buffers, "dresidual", arguments.dresidual);
     buffers
 }
 

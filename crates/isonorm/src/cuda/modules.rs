@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use isonorm_kernels::modules::{Module, ROWS_FORWARD};
+use isonorm_kernels::modules::{Module, ROWS};
 
 use super::driver::{Context, Function, LoadedModule};
 use crate::{Error, GpuProperties, Kernel, Result};
@@ -24,26 +24,27 @@ impl Default for Modules {
             loaded: OnceLock::new(),
             loading: Mutex::new(()),
         };
-        Modules(ROWS_FORWARD.into_iter().map(slot).collect())
+        Modules(ROWS.iter().copied().map(slot).collect())
     }
 }
 
 impl Modules {
     /// A kernel, its module loaded if it was not.
     pub(super) fn function(&self, context: &Context, gpu: &GpuProperties, kernel: &Kernel) -> Result<Function> {
-        self.newest(kernel.module, gpu)?
-            .module(context)?
-            .function(context, kernel)
+        self.newest(kernel, gpu)?.module(context)?.function(context, kernel)
     }
 
-    /// The module of this name that was compiled for the newest GPU not newer than this one.
-    fn newest(&self, name: &str, gpu: &GpuProperties) -> Result<&Slot> {
-        let named = self.0.iter().filter(|slot| slot.source.name == name);
-        let runs = named.filter(|slot| slot.source.compute_capability <= gpu.compute_capability);
-        runs.max_by_key(|slot| slot.source.compute_capability)
+    /// The module of the kernel's family and type that was compiled for the newest GPU not newer than this one.
+    fn newest(&self, kernel: &Kernel, gpu: &GpuProperties) -> Result<&Slot> {
+        let Kernel { family, dtype, .. } = kernel;
+        let of_kernel = |slot: &&Slot| (slot.source.family, slot.source.data) == (*family, dtype.name());
+        let runs = |slot: &&Slot| slot.source.compute_capability <= gpu.compute_capability;
+        let slots = self.0.iter().filter(of_kernel).filter(runs);
+        slots
+            .max_by_key(|slot| slot.source.compute_capability)
             .ok_or_else(|| Error::NoGpu {
                 reason: format!(
-                    "module {name} has no kernels for {}, compute capability {}",
+                    "module {family}_{dtype} has no kernels for {}, compute capability {}",
                     gpu.name,
                     gpu.compute_capability()
                 ),
@@ -60,7 +61,8 @@ impl Slot {
         if let Some(module) = self.loaded.get() {
             return Ok(*module);
         }
-        let module = LoadedModule::load(context, self.source.name, self.source.ptx)?;
+        let name = format!("{}_{}", self.source.family, self.source.data);
+        let module = LoadedModule::load(context, &name, self.source.ptx)?;
         Ok(*self.loaded.get_or_init(|| module))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::Device;
 use super::driver::Function;
-use crate::{Activation, Affine, DType, GpuPlan, Layout, Norm, NormDesc, Pass, Result, Shape};
+use crate::{Activation, Affine, DType, GpuPlan, Kernel, Layout, Norm, NormDesc, Pass, Result, Shape};
 
 /// How a description is carried out on a GPU that is there: a [`GpuPlan`] and its kernels. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -15,7 +15,8 @@ pub struct Plan(Arc<Prepared>);
 struct Prepared {
     device: Device,
     plan: GpuPlan,
-    functions: OnceLock<Vec<Function>>,
+    /// For aligned tensors, and for others.
+    functions: [OnceLock<Vec<Function>>; 2],
 }
 
 impl Plan {
@@ -28,30 +29,57 @@ impl Plan {
     /// them, and is not possible while a stream is captured.
     ///
     /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver) when the driver refuses a module.
+    /// [`Error::Driver`](crate::Error::Driver) when the driver refuses a module;
+    /// [`Error::Unsupported`](crate::Error::Unsupported) when the GPU does not hold blocks that have to run at the same time.
     pub fn prepare(&self) -> Result<()> {
-        self.functions().map(drop)
+        [true, false]
+            .into_iter()
+            .try_for_each(|aligned| self.functions(aligned).map(drop))
     }
 
     /// Whether its kernels are loaded.
     pub fn is_prepared(&self) -> bool {
-        self.0.functions.get().is_some()
+        self.0.functions.iter().all(|functions| functions.get().is_some())
     }
 
-    /// Its kernels, in the order of [`GpuPlan::kernels`].
-    pub(super) fn functions(&self) -> Result<&[Function]> {
-        let Prepared {
-            device,
-            plan,
-            functions,
-        } = &*self.0;
-        if let Some(functions) = functions.get() {
+    /// Whether the kernels for such tensors are loaded.
+    pub(super) fn is_loaded(&self, aligned: bool) -> bool {
+        self.loaded(aligned).get().is_some()
+    }
+
+    /// Its kernels for tensors that all start on 16 bytes, or for others, in the order of the schedule.
+    pub(super) fn functions(&self, aligned: bool) -> Result<&[Function]> {
+        let loaded = self.loaded(aligned);
+        if let Some(functions) = loaded.get() {
             return Ok(functions);
         }
-        let state = device.state();
-        let load = |kernel| state.modules.function(&state.context, &state.properties, kernel);
-        let loaded = plan.kernels().iter().map(load).collect::<Result<_>>()?;
-        Ok(functions.get_or_init(|| loaded))
+        let plan = &self.0.plan;
+        let kernels = match aligned {
+            true => plan.kernels(),
+            false => plan.misaligned_kernels(),
+        };
+        let functions = kernels.iter().map(|kernel| self.load(kernel)).collect::<Result<_>>()?;
+        Ok(loaded.get_or_init(|| functions))
+    }
+
+    fn loaded(&self, aligned: bool) -> &OnceLock<Vec<Function>> {
+        let [of_aligned, of_others] = &self.0.functions;
+        if aligned { of_aligned } else { of_others }
+    }
+
+    /// A kernel, which the GPU can run as it is going to be launched.
+    fn load(&self, kernel: &Kernel) -> Result<Function> {
+        let state = self.0.device.state();
+        let function = state.modules.function(&state.context, &state.properties, kernel)?;
+        if kernel.resident {
+            let held = function.resident_blocks(&state.context, kernel)? * state.properties.sms;
+            if held < kernel.grid {
+                let (entry, grid) = (kernel.entry, kernel.grid);
+                let reason = format!("{grid} blocks of {entry} have to run at the same time, the GPU holds {held}");
+                return Err(self.0.plan.unsupported(reason));
+            }
+        }
+        Ok(function)
     }
 }
 
@@ -81,7 +109,7 @@ impl Plans {
         let plan = Plan(Arc::new(Prepared {
             device,
             plan,
-            functions: OnceLock::new(),
+            functions: Default::default(),
         }));
         let mut plans = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if plans.len() >= MOST_PLANS {

@@ -83,7 +83,7 @@ impl LoadedModule {
     pub(crate) fn function(&self, context: &Context, kernel: &Kernel) -> Result<Function> {
         let _bound = context.bind()?;
         let driver = context.driver;
-        let entry = CString::new(kernel.entry.as_str()).expect("names are text");
+        let entry = CString::new(kernel.entry).expect("names are text");
         let mut function = ptr::null_mut();
         // SAFETY: the module is loaded, the name ends with 0.
         let code = unsafe { (driver.cuModuleGetFunction)(&mut function, self.0, entry.as_ptr()) };
@@ -109,23 +109,52 @@ impl LoadedModule {
     }
 }
 
+/// A cluster's size, as an attribute of a launch.
+fn cluster(blocks: u32) -> CUlaunchAttribute {
+    let size = CUlaunchAttributeValue_union__bindgen_ty_1 { x: blocks, y: 1, z: 1 };
+    CUlaunchAttribute {
+        id: LaunchAttribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+        pad: [0; 4],
+        value: CUlaunchAttributeValue { clusterDim: size },
+    }
+}
+
+/// That all blocks run at the same time, also beside another stream's kernels, or the launch fails.
+const ALL_AT_ONCE: CUlaunchAttribute = CUlaunchAttribute {
+    id: LaunchAttribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+    pad: [0; 4],
+    value: CUlaunchAttributeValue { cooperative: 1 },
+};
+
 impl Function {
+    /// Blocks that a multiprocessor holds at once.
+    pub(crate) fn resident_blocks(self, context: &Context, kernel: &Kernel) -> Result<u32> {
+        let _bound = context.bind()?;
+        let (mut blocks, threads) = (0, kernel.block as c_int);
+        // SAFETY: it writes one number; the function is loaded.
+        let code = unsafe {
+            (context.driver.cuOccupancyMaxActiveBlocksPerMultiprocessor)(
+                &mut blocks,
+                self.0,
+                threads,
+                kernel.shared_bytes as usize,
+            )
+        };
+        context.driver.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)?;
+        Ok(blocks.max(0) as u32)
+    }
+
     /// Launches it with one argument.
     ///
     /// # Safety
     /// `A` is what the kernel takes, bit for bit; what it points to is what the kernel's contract says, until the stream has
     /// come past the kernel. The context is current.
     pub(crate) unsafe fn launch<A>(self, kernel: &Kernel, argument: &A, stream: &RawStream) -> Result<()> {
-        let mut cluster = CUlaunchAttribute {
-            id: LaunchAttribute::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
-            pad: [0; 4],
-            value: CUlaunchAttributeValue {
-                clusterDim: CUlaunchAttributeValue_union__bindgen_ty_1 {
-                    x: kernel.cluster,
-                    y: 1,
-                    z: 1,
-                },
-            },
+        let mut attributes = [cluster(kernel.cluster), ALL_AT_ONCE];
+        // Both at once are not asked for: blocks of a cluster run at the same time anyway.
+        let (first, count) = match (kernel.cluster > 1, kernel.resident) {
+            (true, _) => (0, 1),
+            (false, resident) => (1, u32::from(resident)),
         };
         let config = CUlaunchConfig {
             gridDimX: kernel.grid,
@@ -136,8 +165,8 @@ impl Function {
             blockDimZ: 1,
             sharedMemBytes: kernel.shared_bytes,
             hStream: stream.raw(),
-            attrs: &mut cluster,
-            numAttrs: u32::from(kernel.cluster > 1),
+            attrs: &mut attributes[first],
+            numAttrs: count,
         };
         let mut arguments: [*mut c_void; 1] = [ptr::from_ref(argument).cast_mut().cast()];
         let driver = stream.driver();

@@ -1,14 +1,16 @@
 //! From checked arguments and a plan to kernels with their arguments: once, for the GPU and for the interpreter.
 
+mod on_stream;
 mod rows;
 
-use super::driver::{Function, Pool};
-use super::view::Place;
-use super::{Backward, Forward, Plan, Stream, View, ViewMut};
+pub(super) use on_stream::{backward_on, forward_on};
+
+use super::ViewMut;
 use crate::launch::{
     BackwardArguments, ForwardArguments, Problem, Running, Span, Spanning, Through, check_backward, check_forward,
 };
-use crate::plan::gpu::GpuSchedule;
+use crate::plan::gpu::rows::VECTOR_BYTES;
+use crate::plan::gpu::{GpuSchedule, Schedule, Work};
 use crate::{DType, Error, GpuPlan, Kernel, Result};
 
 /// Where a call's scratch memory comes from; see [`GpuPlan::workspace_bytes`].
@@ -23,11 +25,44 @@ pub enum Workspace<'a> {
 
 /// Who runs kernels.
 pub(super) trait Launcher {
-    /// Runs the `index`th kernel of the plan. `interpret` is what one of its threads does.
+    /// Sets memory to zero, before the kernels that are launched after it.
+    ///
+    /// # Safety
+    /// There are so many bytes, which may be written.
+    unsafe fn zero(&mut self, address: usize, bytes: usize) -> Result<()>;
+
+    /// Runs the `index`th kernel of the schedule. `interpreted` finds what one of its threads does.
     ///
     /// # Safety
     /// `argument` is what that kernel takes, and points to memory that it may read and write as it does.
-    unsafe fn launch<A>(&mut self, index: usize, kernel: &Kernel, argument: &A, interpret: impl Fn(&A)) -> Result<()>;
+    unsafe fn launch<A>(
+        &mut self,
+        index: usize,
+        kernel: &Kernel,
+        argument: &A,
+        interpreted: impl FnOnce() -> unsafe fn(&A),
+    ) -> Result<()>;
+}
+
+/// The address of an argument; 0 where there is none.
+fn address(argument: &Option<impl Spanning>) -> usize {
+    argument.as_ref().map_or(0, |a| a.span().address)
+}
+
+/// The addresses of what is read and what is written; 0 for the second where nothing is.
+fn through<R: Spanning, W: Spanning>(data: &Through<R, W>) -> [usize; 2] {
+    match data {
+        Through::Separate(x, y) => [x.span().address, y.span().address],
+        Through::InPlace(x) => [x.span().address; 2],
+        Through::ReadOnly(x) => [x.span().address, 0],
+    }
+}
+
+/// Whether the tensors start on 16 bytes, and the parameters too where kernels read so many at once.
+fn are_aligned(plan: &GpuPlan, tensors: &[usize], parameters: [usize; 2]) -> bool {
+    let starts = |address: &usize| address.is_multiple_of(VECTOR_BYTES as usize);
+    let by_column = plan.aligned().is_some_and(Schedule::reads_parameters_by_column);
+    tensors.iter().all(starts) && (!by_column || parameters.iter().all(starts))
 }
 
 /// Addresses of a forward pass; 0 where there is none.
@@ -38,34 +73,86 @@ pub(super) struct ForwardPointers {
     residual: usize,
     weight: usize,
     bias: usize,
+    given_mean: usize,
+    given_var: usize,
     mean: usize,
     rstd: usize,
 }
 
 impl ForwardPointers {
     pub(super) fn of<R: Spanning, W: Spanning>(a: &ForwardArguments<R, W>) -> ForwardPointers {
-        let (x, y) = match &a.data {
-            Through::Separate(x, y) => (x.span().address, y.span().address),
-            Through::InPlace(x) => (x.span().address, x.span().address),
-            Through::ReadOnly(x) => (x.span().address, 0),
+        let [x, y] = through(&a.data);
+        let [given_mean, given_var] = match &a.running {
+            Some(Running::Given { mean, var }) => [mean.span().address, var.span().address],
+            _ => [0, 0],
         };
-        fn address(argument: &Option<impl Spanning>) -> usize {
-            argument.as_ref().map_or(0, |a| a.span().address)
-        }
         ForwardPointers {
             x,
             y,
             residual: address(&a.residual),
             weight: address(&a.weight),
             bias: address(&a.bias),
+            given_mean,
+            given_var,
             mean: address(&a.saved_mean),
             rstd: address(&a.saved_rstd),
         }
     }
+
+    /// Whether the plan's kernels for aligned tensors may run.
+    pub(super) fn are_aligned(&self, plan: &GpuPlan) -> bool {
+        are_aligned(plan, &[self.x, self.y, self.residual], [self.weight, self.bias])
+    }
 }
 
-/// Everything that can be wrong with a forward pass but where its memory is.
-pub(super) fn accept_forward<R: Spanning, W: Spanning>(plan: &GpuPlan, a: &ForwardArguments<R, W>) -> Result<()> {
+/// Addresses of a backward pass; 0 where there is none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BackwardPointers {
+    x: usize,
+    dy: usize,
+    dx: usize,
+    residual: usize,
+    weight: usize,
+    bias: usize,
+    mean: usize,
+    rstd: usize,
+    dresidual: usize,
+    dweight: usize,
+    dbias: usize,
+}
+
+impl BackwardPointers {
+    pub(super) fn of<R: Spanning, W: Spanning>(a: &BackwardArguments<R, W>) -> BackwardPointers {
+        let [dy, dx] = through(&a.data);
+        BackwardPointers {
+            x: a.x.span().address,
+            dy,
+            dx,
+            residual: address(&a.residual),
+            weight: address(&a.weight),
+            bias: address(&a.bias),
+            mean: address(&a.mean),
+            rstd: address(&a.rstd),
+            dresidual: address(&a.dresidual),
+            dweight: address(&a.dweight),
+            dbias: address(&a.dbias),
+        }
+    }
+
+    /// Whether the plan's kernels for aligned tensors may run.
+    pub(super) fn are_aligned(&self, plan: &GpuPlan) -> bool {
+        let tensors = [self.x, self.dy, self.dx, self.residual, self.dresidual];
+        are_aligned(plan, &tensors, [self.weight, self.bias])
+    }
+}
+
+/// Everything that can be wrong with a forward pass but where its memory is. `aligned` is what
+/// [`are_aligned`](ForwardPointers::are_aligned) says.
+pub(super) fn accept_forward<R: Spanning, W: Spanning>(
+    plan: &GpuPlan,
+    a: &ForwardArguments<R, W>,
+    aligned: bool,
+) -> Result<()> {
     check_forward(problem(plan), a)?;
     plan.check()?;
     if matches!(a.running, Some(Running::Update { .. })) {
@@ -75,14 +162,24 @@ pub(super) fn accept_forward<R: Spanning, W: Spanning>(plan: &GpuPlan, a: &Forwa
     if wide(&a.saved_mean) {
         return Err(plan.unsupported("there are no kernels that save the mean in f64"));
     }
-    Ok(())
+    schedule(plan, aligned).map(drop)
 }
 
-/// Everything that can be wrong with a backward pass; as yet its plans accept none.
-pub(super) fn accept_backward<R: Spanning, W: Spanning>(plan: &GpuPlan, a: &BackwardArguments<R, W>) -> Result<()> {
+/// Everything that can be wrong with a backward pass but where its memory is.
+pub(super) fn accept_backward<R: Spanning, W: Spanning>(
+    plan: &GpuPlan,
+    a: &BackwardArguments<R, W>,
+    aligned: bool,
+) -> Result<()> {
     check_backward(problem(plan), a)?;
     plan.check()?;
-    Err(plan.unsupported("there are no backward kernels"))
+    if a.mean.as_ref().is_some_and(|mean| mean.span().dtype == DType::F64) {
+        return Err(plan.unsupported("there are no kernels that take the mean in f64"));
+    }
+    if matches!(a.data, Through::ReadOnly(_)) {
+        return Err(plan.unsupported("there are no kernels that leave dx out"));
+    }
+    schedule(plan, aligned).map(drop)
 }
 
 fn problem(plan: &GpuPlan) -> Problem<'_> {
@@ -92,136 +189,71 @@ fn problem(plan: &GpuPlan) -> Problem<'_> {
     }
 }
 
-/// Runs the kernels of a forward pass.
+/// What runs for such tensors; nothing where there are no elements.
+fn schedule(plan: &GpuPlan, aligned: bool) -> Result<Option<&Schedule>> {
+    if plan.schedule == GpuSchedule::Empty {
+        return Ok(None);
+    }
+    match if aligned { plan.aligned() } else { plan.misaligned() } {
+        None => Err(plan.unsupported("there are no kernels for tensors that do not start on 16 bytes")),
+        found => Ok(found),
+    }
+}
+
+/// Runs the kernels of a forward pass. `workspace` is the address of [`GpuPlan::workspace_bytes`], aligned to 16.
 ///
 /// # Safety
 /// The arguments were accepted, and lie in memory that the launcher's kernels may work on.
-pub(super) unsafe fn forward(plan: &GpuPlan, pointers: &ForwardPointers, launcher: &mut impl Launcher) -> Result<()> {
-    match &plan.schedule {
-        GpuSchedule::Empty | GpuSchedule::Unsupported => Ok(()),
-        // SAFETY: the caller's.
-        GpuSchedule::RowsForward(rows) => unsafe { rows::forward(plan, rows, pointers, launcher) },
-    }
-}
-
-/// Kernels of a plan, loaded, into a stream.
-struct OnStream<'p> {
-    functions: &'p [Function],
-    stream: &'p Stream,
-}
-
-impl Launcher for OnStream<'_> {
-    unsafe fn launch<A>(&mut self, index: usize, kernel: &Kernel, argument: &A, _: impl Fn(&A)) -> Result<()> {
-        // SAFETY: the caller's; the context was made current by `run`.
-        unsafe { self.functions[index].launch(kernel, argument, self.stream.raw()) }
-    }
-}
-
-pub(super) fn forward_on(stream: &Stream, plan: &Plan, a: &Forward<'_>, workspace: Workspace<'_>) -> Result<()> {
-    accept_forward(plan, a)?;
-    let places = forward_places(a);
-    let pointers = ForwardPointers::of(a);
-    run(stream, plan, &places, workspace, |launcher| {
-        // SAFETY: accepted above; `run` saw to it that the memory is this GPU's.
-        unsafe { forward(plan, &pointers, launcher) }
-    })
-}
-
-pub(super) fn backward_on(_: &Stream, plan: &Plan, a: &Backward<'_>, _: Workspace<'_>) -> Result<()> {
-    accept_backward(plan, a)
-}
-
-/// Looks at everything that only a GPU can get wrong, then runs kernels.
-fn run(
-    stream: &Stream,
-    plan: &Plan,
-    places: &[Option<(&'static str, Place<'_>)>],
-    workspace: Workspace<'_>,
-    kernels: impl FnOnce(&mut OnStream<'_>) -> Result<()>,
+pub(super) unsafe fn forward(
+    plan: &GpuPlan,
+    aligned: bool,
+    pointers: &ForwardPointers,
+    workspace: usize,
+    launcher: &mut impl Launcher,
 ) -> Result<()> {
-    let (device, op) = (stream.device(), plan.desc().op());
-    if plan.device() != device {
-        let reason = format!("the plan is for {}, the stream of {device}", plan.device());
-        return Err(Error::PlanMismatch { op, reason });
+    match schedule(plan, aligned)?.map(|s| (&s.work, &s.kernels[..])) {
+        // SAFETY: the caller's.
+        Some((Work::RowsForward(rows), kernels)) => unsafe {
+            rows::forward(plan, rows, kernels, pointers, workspace, launcher)
+        },
+        _ => Ok(()),
     }
-    if !plan.is_prepared() && stream.is_capturing()? {
-        let reason = "kernels cannot be loaded then; prepare the plan before".into();
-        return Err(Error::Capturing { reason });
-    }
-    let functions = plan.functions()?;
-    let _bound = device.context().bind()?;
-    let scratch = Scratch::new(stream, plan, &workspace)?;
-    stream.work_on(op, places, || {
-        let _scratch = scratch;
-        kernels(&mut OnStream { functions, stream })
-    })
 }
 
-/// The scratch memory of one call.
-struct Scratch<'s> {
-    /// What has to be given back.
-    pooled: Option<(&'s Stream, u64)>,
+/// Runs the kernels of a backward pass, as [`forward`].
+///
+/// # Safety
+/// As [`forward`].
+pub(super) unsafe fn backward(
+    plan: &GpuPlan,
+    aligned: bool,
+    pointers: &BackwardPointers,
+    workspace: usize,
+    launcher: &mut impl Launcher,
+) -> Result<()> {
+    match schedule(plan, aligned)?.map(|s| (&s.work, &s.kernels[..])) {
+        // SAFETY: the caller's.
+        Some((Work::RowsBackward(rows), kernels)) => unsafe {
+            rows::backward(plan, rows, kernels, pointers, workspace, launcher)
+        },
+        // SAFETY: as above.
+        _ => unsafe { nothing_added_up(plan, pointers, launcher) },
+    }
 }
 
-impl<'s> Scratch<'s> {
-    fn new(stream: &'s Stream, plan: &GpuPlan, workspace: &Workspace<'_>) -> Result<Scratch<'s>> {
-        let (needs, op) = (plan.workspace_bytes(), plan.desc().op());
-        match workspace {
-            _ if needs == 0 => Ok(Scratch { pooled: None }),
-            Workspace::Pool => {
-                let address = Pool::allocate(stream.device().context(), needs, stream.raw())?;
-                Ok(Scratch {
-                    pooled: Some((stream, address)),
-                })
-            }
-            Workspace::Given(view) => {
-                view.place().check(op, "the workspace", stream.device())?;
-                let has = view.span().len * view.span().dtype.bytes();
-                if has < needs {
-                    let reason = format!("the workspace has {has} bytes, the plan needs {needs}");
-                    return Err(Error::PlanMismatch { op, reason });
-                }
-                Ok(Scratch { pooled: None })
-            }
+/// The gradients of weight and bias where there are no elements to sum over.
+///
+/// # Safety
+/// As [`forward`].
+unsafe fn nothing_added_up(plan: &GpuPlan, p: &BackwardPointers, launcher: &mut impl Launcher) -> Result<()> {
+    let bytes = plan.geometry().parameters * plan.desc().get_param_dtype().bytes();
+    for gradient in [p.dweight, p.dbias] {
+        if gradient != 0 && bytes > 0 {
+            // SAFETY: the caller's: a gradient of this size.
+            unsafe { launcher.zero(gradient, bytes)? };
         }
     }
-}
-
-impl Drop for Scratch<'_> {
-    fn drop(&mut self) {
-        if let Some((stream, address)) = self.pooled {
-            // SAFETY: allocated in `new` for this call, whose kernels are in the stream. While the stream is captured, both
-            // become part of the graph.
-            let _ = unsafe { Pool::free(stream.device().context(), address, stream.raw()) };
-        }
-    }
-}
-
-/// Every argument under its name.
-fn forward_places<'a>(a: &Forward<'a>) -> [Option<(&'static str, Place<'a>)>; 9] {
-    let read = |name, argument: &Option<View<'a>>| argument.as_ref().map(|v| (name, v.place()));
-    let written = |name, argument: &Option<ViewMut<'a>>| argument.as_ref().map(|v| (name, v.place()));
-    let (x, y) = match &a.data {
-        Through::Separate(x, y) => (x.place(), Some(("y", y.place()))),
-        Through::InPlace(x) => (x.place(), None),
-        Through::ReadOnly(x) => (x.place(), None),
-    };
-    let [mean, var] = match &a.running {
-        None => [None, None],
-        Some(Running::Given { mean, var }) => [Some(mean.place()), Some(var.place())],
-        Some(Running::Update { mean, var, .. }) => [Some(mean.place()), Some(var.place())],
-    };
-    [
-        Some(("x", x)),
-        y,
-        read("weight", &a.weight),
-        read("bias", &a.bias),
-        read("residual", &a.residual),
-        mean.map(|m| ("running_mean", m)),
-        var.map(|v| ("running_var", v)),
-        written("mean", &a.saved_mean),
-        written("rstd", &a.saved_rstd),
-    ]
+    Ok(())
 }
 
 /// What can be wrong with a copy.

@@ -1,13 +1,16 @@
 //! Rows: what these kernels are told. Everything about launches that depends on their arguments is in this file.
 
-use isonorm_kernels::rows::Data;
-use isonorm_kernels::rows::forward::Args;
-use isonorm_math::activation::Identity;
+use std::marker::PhantomData;
+use std::ptr;
+
+use isonorm_kernels::rows::key::{self, backward_kernels, kernels};
+use isonorm_kernels::rows::parameters::{Affine, Sharing};
+use isonorm_kernels::rows::{Data, backward as gradients, forward as values, gather};
 use isonorm_math::{Bf16, F16};
 
-use super::{ForwardPointers, Launcher};
-use crate::plan::gpu::rows::RowsForward;
-use crate::{DType, GpuPlan, Result};
+use super::{BackwardPointers, ForwardPointers, Launcher};
+use crate::plan::gpu::rows::{Backward, Forward, Parameters};
+use crate::{DType, GpuPlan, Kernel, Result};
 
 /// Runs the kernel for the data's type.
 ///
@@ -15,51 +18,168 @@ use crate::{DType, GpuPlan, Result};
 /// As [`forward`](super::forward).
 pub(super) unsafe fn forward(
     plan: &GpuPlan,
-    rows: &RowsForward,
+    rows: &Forward,
+    kernels: &[Kernel],
     pointers: &ForwardPointers,
+    workspace: usize,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
     // SAFETY: the caller's; the type is the data's.
     unsafe {
         match plan.desc().get_dtype() {
-            DType::F32 => typed::<f32>(plan, rows, pointers, launcher),
-            DType::F16 => typed::<F16>(plan, rows, pointers, launcher),
-            DType::Bf16 => typed::<Bf16>(plan, rows, pointers, launcher),
+            DType::F32 => forward_of::<f32>(plan, rows, kernels, pointers, workspace, launcher),
+            DType::F16 => forward_of::<F16>(plan, rows, kernels, pointers, workspace, launcher),
+            DType::Bf16 => forward_of::<Bf16>(plan, rows, kernels, pointers, workspace, launcher),
             DType::F64 => Err(plan.unsupported("there are no kernels of f64")),
         }
     }
 }
 
+/// Runs the kernels for the data's type.
+///
 /// # Safety
-/// As [`forward`](super::forward), and `T` is the data's type.
-unsafe fn typed<T: Data>(
+/// As [`forward`](super::forward).
+pub(super) unsafe fn backward(
     plan: &GpuPlan,
-    rows: &RowsForward,
-    p: &ForwardPointers,
+    rows: &Backward,
+    kernels: &[Kernel],
+    pointers: &BackwardPointers,
+    workspace: usize,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
-    let stride = u64::from(rows.columns);
-    let args = Args::<T> {
+    // SAFETY: the caller's; the type is the data's.
+    unsafe {
+        match plan.desc().get_dtype() {
+            DType::F32 => backward_of::<f32>(plan, rows, kernels, pointers, workspace, launcher),
+            DType::F16 => backward_of::<F16>(plan, rows, kernels, pointers, workspace, launcher),
+            DType::Bf16 => backward_of::<Bf16>(plan, rows, kernels, pointers, workspace, launcher),
+            DType::F64 => Err(plan.unsupported("there are no kernels of f64")),
+        }
+    }
+}
+
+/// Weight and bias of rows.
+fn affine(parameters: &Parameters, weight: usize, bias: usize) -> Affine {
+    Affine {
+        weight: weight as *const u8,
+        bias: bias as *const u8,
+        run: parameters.run,
+        sets: parameters.sets,
+        runs: parameters.runs,
+        as_data: parameters.as_data.into(),
+    }
+}
+
+/// What the interpreter runs for a kernel.
+fn interpreted<A>(listed: Vec<key::Kernel<A>>, kernel: &Kernel) -> unsafe fn(&A) {
+    let same = |other: &key::Kernel<A>| (other.family, other.name) == (kernel.family, kernel.entry);
+    let found = listed.into_iter().find(same);
+    found.expect("plans are made of the same list").run
+}
+
+/// # Safety
+/// As [`forward`](super::forward), and `T` is the data's type.
+unsafe fn forward_of<T: Data>(
+    plan: &GpuPlan,
+    rows: &Forward,
+    planned: &[Kernel],
+    p: &ForwardPointers,
+    workspace: usize,
+    launcher: &mut impl Launcher,
+) -> Result<()> {
+    let stride = rows.columns;
+    let (mut moments, mut arrived) = (ptr::null_mut(), ptr::null_mut());
+    if let Some(exchange) = rows.exchange {
+        arrived = workspace as *mut u32;
+        moments = (workspace + exchange.moments_offset) as *mut f32;
+        // SAFETY: the workspace starts with the counters.
+        unsafe { launcher.zero(workspace, exchange.arrived_bytes)? };
+    }
+    let args = values::Args::<T> {
         x: p.x as *const T,
         residual: p.residual as *const T,
-        weight: p.weight as *const f32,
-        bias: p.bias as *const f32,
+        stream: ptr::null_mut(),
         y: p.y as *mut T,
+        affine: affine(&rows.parameters, p.weight, p.bias),
+        given_mean: p.given_mean as *const u8,
+        given_variance: p.given_var as *const u8,
         mean: p.mean as *mut f32,
         rstd: p.rstd as *mut f32,
         rows: rows.rows,
+        columns: rows.columns,
         x_stride: stride,
         residual_stride: stride,
+        stream_stride: stride,
         y_stride: stride,
-        columns: rows.columns,
         eps: plan.desc().get_eps() as f32,
-        slope: 0.0,
+        activation: plan.desc().get_activation().into(),
+        blocks: rows.blocks,
+        kept: rows.kept,
+        moments,
+        arrived,
     };
-    // SAFETY: the plan's kernel is the one of this key and this type.
-    unsafe {
-        launcher.launch(0, &rows.kernel, &args, |args| {
-            // SAFETY: the interpreter checks every access.
-            rows.key.interpret::<T, Identity>(args)
-        })
+    let [kernel] = planned else {
+        unreachable!("a forward pass is one kernel")
+    };
+    // SAFETY: the plan's kernel is of this type.
+    unsafe { launcher.launch(0, kernel, &args, || interpreted(kernels::<T>(), kernel)) }
+}
+
+/// # Safety
+/// As [`forward`](super::forward), and `T` is the data's type.
+unsafe fn backward_of<T: Data>(
+    plan: &GpuPlan,
+    rows: &Backward,
+    planned: &[Kernel],
+    p: &BackwardPointers,
+    workspace: usize,
+    launcher: &mut impl Launcher,
+) -> Result<()> {
+    debug_assert_eq!(rows.parameters.sharing, Sharing::ByColumn);
+    let stride = rows.columns;
+    let sums = |gradient: usize, offset: usize| match gradient {
+        0 => ptr::null_mut(),
+        _ => (workspace + offset) as *mut f32,
+    };
+    let (of_weight, of_bias) = (sums(p.dweight, 0), sums(p.dbias, rows.sums_bytes));
+    let args = gradients::Args::<T> {
+        x: p.x as *const T,
+        dy: p.dy as *const T,
+        residual: p.residual as *const T,
+        dstream: ptr::null(),
+        dx: p.dx as *mut T,
+        dresidual: p.dresidual as *mut T,
+        affine: affine(&rows.parameters, p.weight, p.bias),
+        mean: p.mean as *const f32,
+        rstd: p.rstd as *const f32,
+        dweight: of_weight,
+        dbias: of_bias,
+        rows: rows.rows,
+        columns: rows.columns,
+        x_stride: stride,
+        dy_stride: stride,
+        residual_stride: stride,
+        dstream_stride: stride,
+        dx_stride: stride,
+        dresidual_stride: stride,
+        activation: plan.desc().get_activation().into(),
+    };
+    let first = &planned[0];
+    // SAFETY: the plan's kernel is of this type.
+    unsafe { launcher.launch(0, first, &args, || interpreted(backward_kernels::<T>(), first))? };
+    if p.dweight == 0 && p.dbias == 0 {
+        return Ok(());
     }
+    let args = gather::Args::<T> {
+        parts_of_weight: of_weight,
+        parts_of_bias: of_bias,
+        dweight: p.dweight as *mut u8,
+        dbias: p.dbias as *mut u8,
+        parts: rows.teams,
+        columns: rows.columns,
+        as_data: rows.parameters.as_data.into(),
+        of: PhantomData,
+    };
+    // SAFETY: as above; a plan with parameters has this kernel.
+    unsafe { launcher.launch(1, &planned[1], &args, || gather::gather::<T>) }
 }

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::{GpuPlan, GpuSchedule};
+use super::{GpuPlan, GpuSchedule, Kernel};
 use crate::plan::explain::{bytes, candidates, geometry, traffic};
 
 impl GpuPlan {
@@ -34,19 +34,41 @@ impl fmt::Display for GpuPlan {
             }
             _ => {}
         }
-        for (i, kernel) in self.kernels().iter().enumerate() {
-            let label = if i == 0 { "kernels" } else { "" };
-            writeln!(f, "{label:<10} {}", kernel.entry)?;
-            let (grid, block) = (kernel.grid, kernel.block);
-            write!(f, "           {grid} blocks of {block} threads")?;
-            if kernel.cluster > 1 {
-                write!(f, ", clusters of {}", kernel.cluster)?;
-            }
-            writeln!(f, ", {} of shared memory", bytes(kernel.shared_bytes.into()))?;
+        kernels("kernels", self.kernels(), f)?;
+        if self.misaligned_kernels() != self.kernels() {
+            kernels("misaligned", self.misaligned_kernels(), f)?;
         }
         traffic(&self.traffic(), self.workspace_bytes(), f)?;
         write!(f, "\ntime       {} to copy as much", seconds(self.copy_seconds()))
     }
+}
+
+/// Kernels with their sizes, two lines each.
+fn kernels(label: &str, kernels: &[Kernel], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if kernels.is_empty() {
+        writeln!(f, "{label:<10} none: unsupported")?;
+    }
+    for (i, kernel) in kernels.iter().enumerate() {
+        let label = if i == 0 { label } else { "" };
+        let Kernel {
+            family,
+            dtype,
+            entry,
+            grid,
+            block,
+            ..
+        } = kernel;
+        writeln!(f, "{label:<10} {entry} of {family}_{dtype}")?;
+        write!(f, "           {grid} blocks of {block} threads")?;
+        if kernel.cluster > 1 {
+            write!(f, ", clusters of {}", kernel.cluster)?;
+        }
+        if kernel.resident {
+            write!(f, ", all at once")?;
+        }
+        writeln!(f, ", {} of shared memory", bytes(kernel.shared_bytes.into()))?;
+    }
+    Ok(())
 }
 
 /// `0.0000345` as `34.5 µs`.

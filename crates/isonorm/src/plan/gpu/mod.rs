@@ -4,25 +4,30 @@
 mod explain;
 mod properties;
 pub(crate) mod rows;
+mod tuning;
 
 pub use properties::GpuProperties;
 pub(crate) use properties::copy_speed;
 
 use std::sync::Arc;
 
+use isonorm_kernels::rows::parameters::Sharing;
+
 use super::{Candidate, Traffic, traffic};
-use crate::{Error, Geometry, NormDesc, Result};
+use crate::{DType, Error, Geometry, NormDesc, Result};
 
 /// The largest grid in its first dimension; kernels go on from there by steps of the grid.
 const MOST_BLOCKS: u64 = (1 << 31) - 1;
 
 /// A kernel with the sizes that it is launched with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// The module that it is in, such as `rows_forward_f32`.
-    pub module: &'static str,
+    /// The family that it belongs to, such as `rows_forward_block`: there is a module of it for each element type.
+    pub family: &'static str,
+    /// The element type.
+    pub dtype: DType,
     /// The name of its entry point.
-    pub entry: String,
+    pub entry: &'static str,
     /// Blocks.
     pub grid: u32,
     /// Threads of a block.
@@ -31,6 +36,36 @@ pub struct Kernel {
     pub cluster: u32,
     /// Bytes of dynamic shared memory of a block.
     pub shared_bytes: u32,
+    /// Whether all blocks have to run at the same time.
+    pub resident: bool,
+}
+
+/// Kernels in order, and what launching them takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    pub(crate) kernels: Vec<Kernel>,
+    pub(crate) work: Work,
+    pub(crate) workspace_bytes: usize,
+    /// Bytes that are moved besides those that every implementation moves.
+    pub(crate) again_bytes: u64,
+}
+
+/// What kernels are told besides pointers, by family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    RowsForward(rows::Forward),
+    RowsBackward(rows::Backward),
+}
+
+impl Schedule {
+    /// Whether a kernel reads neighbouring parameters at once.
+    pub(crate) fn reads_parameters_by_column(&self) -> bool {
+        let parameters = match &self.work {
+            Work::RowsForward(rows) => rows.parameters,
+            Work::RowsBackward(rows) => rows.parameters,
+        };
+        parameters.sharing == Sharing::ByColumn
+    }
 }
 
 /// Which kernels run.
@@ -40,7 +75,12 @@ pub(crate) enum GpuSchedule {
     Empty,
     /// No kernel does it.
     Unsupported,
-    RowsForward(rows::RowsForward),
+    Kernels {
+        /// For tensors that start on [`VECTOR_BYTES`](rows::VECTOR_BYTES).
+        aligned: Schedule,
+        /// For others, where there are kernels.
+        misaligned: Option<Schedule>,
+    },
 }
 
 /// How a description is carried out on a GPU. Prints itself: see [`explain`](GpuPlan::explain).
@@ -72,7 +112,7 @@ impl GpuPlan {
     pub fn new(desc: &NormDesc, properties: &Arc<GpuProperties>) -> Result<GpuPlan> {
         let geometry = Geometry::of(desc)?;
         let mut candidates = Vec::new();
-        let schedule = if geometry.elements() == 0 && !desc.get_pass().is_backward() {
+        let schedule = if geometry.elements() == 0 {
             GpuSchedule::Empty
         } else {
             rows::plan(desc, &geometry, properties, &mut candidates)
@@ -137,27 +177,44 @@ impl GpuPlan {
         }
     }
 
-    /// The kernels that it launches, in order.
+    /// The kernels that it launches, in order, where all tensors start on 16 bytes.
     pub fn kernels(&self) -> &[Kernel] {
+        self.aligned().map_or(&[], |schedule| &schedule.kernels)
+    }
+
+    /// The kernels that it launches where some tensor does not start on 16 bytes; none where that is not supported.
+    pub fn misaligned_kernels(&self) -> &[Kernel] {
+        self.misaligned().map_or(&[], |schedule| &schedule.kernels)
+    }
+
+    /// What runs where all tensors start on 16 bytes.
+    pub(crate) fn aligned(&self) -> Option<&Schedule> {
         match &self.schedule {
-            GpuSchedule::Empty | GpuSchedule::Unsupported => &[],
-            GpuSchedule::RowsForward(rows) => std::slice::from_ref(&rows.kernel),
+            GpuSchedule::Kernels { aligned, .. } => Some(aligned),
+            _ => None,
         }
     }
 
-    /// Bytes of global memory that it needs besides its arguments.
-    pub fn workspace_bytes(&self) -> usize {
-        0
+    /// What runs where some tensor does not.
+    pub(crate) fn misaligned(&self) -> Option<&Schedule> {
+        match &self.schedule {
+            GpuSchedule::Kernels { misaligned, .. } => misaligned.as_ref(),
+            _ => None,
+        }
     }
 
-    /// The bytes that must move, and those that this plan moves (none where it is unsupported).
+    /// Bytes of global memory that it needs besides its arguments, which start on 16 bytes.
+    pub fn workspace_bytes(&self) -> usize {
+        let schedules = [self.aligned(), self.misaligned()];
+        let bytes = schedules.into_iter().flatten().map(|schedule| schedule.workspace_bytes);
+        bytes.max().unwrap_or(0)
+    }
+
+    /// The bytes that must move, and those that this plan moves (none where it is unsupported), where all tensors start on 16
+    /// bytes.
     pub fn traffic(&self) -> Traffic {
         let compulsory_bytes = traffic::compulsory_bytes(&self.desc, &self.geometry);
-        let moved_bytes = match self.schedule {
-            GpuSchedule::Empty | GpuSchedule::Unsupported => 0,
-            // Rows stay in registers.
-            GpuSchedule::RowsForward(_) => compulsory_bytes,
-        };
+        let moved_bytes = self.aligned().map_or(0, |s| compulsory_bytes + s.again_bytes);
         Traffic {
             compulsory_bytes,
             moved_bytes,

@@ -1,0 +1,63 @@
+//! The backward pass: a kernel whose teams sum over their rows, and one that adds up the teams' sums.
+
+use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::gather;
+use isonorm_kernels::simt::WARP;
+
+use super::super::tuning::{self, GATHER_THREADS};
+use super::registers::{Choice, by_block, by_lanes, grid};
+use super::{Backward, Kernel, MOST_BLOCKS, Rows, Schedule, Work};
+
+/// Sums start on lines of the cache.
+const REGION_BYTES: usize = 256;
+
+pub(super) fn lanes(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    by_lanes(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice))
+}
+
+pub(super) fn block(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    by_block(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice))
+}
+
+fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
+    let grid = grid(rows, choice, &tuning::BACKWARD);
+    let teams = grid * u64::from(choice.listed.key.teams(choice.threads));
+    let sums_bytes = (teams * rows.columns) as usize * size_of::<f32>();
+    let sums_bytes = sums_bytes.next_multiple_of(REGION_BYTES);
+    let mut kernels = vec![rows.kernel(choice.listed, grid, choice.threads, 0)];
+    let mut schedule = Schedule {
+        work: Work::RowsBackward(Backward {
+            rows: rows.rows,
+            columns: rows.columns,
+            parameters: rows.parameters,
+            teams,
+            sums_bytes,
+        }),
+        workspace_bytes: 0,
+        again_bytes: 0,
+        kernels: Vec::new(),
+    };
+    if rows.has_parameters {
+        kernels.push(gather(rows));
+        schedule.workspace_bytes = 2 * sums_bytes;
+        // Written and read.
+        schedule.again_bytes = 2 * 2 * sums_bytes as u64;
+    }
+    schedule.kernels = kernels;
+    schedule
+}
+
+/// A warp's width of columns a block, for the weight and for the bias in turn.
+fn gather(rows: &Rows<'_>) -> Kernel {
+    let blocks = 2 * rows.columns.div_ceil(WARP.into());
+    Kernel {
+        family: "rows_gather",
+        dtype: rows.dtype,
+        entry: "gather",
+        grid: blocks.min(MOST_BLOCKS) as u32,
+        block: GATHER_THREADS,
+        cluster: 1,
+        shared_bytes: gather::shared_bytes(GATHER_THREADS),
+        resident: false,
+    }
+}

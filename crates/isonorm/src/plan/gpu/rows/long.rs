@@ -1,0 +1,166 @@
+//! Rows that are longer than registers: how many blocks share one, and how much of it they keep in shared memory.
+
+use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::statistics::Op;
+use isonorm_kernels::rows::team::Owner;
+
+use super::super::tuning::LONG;
+use super::{Exchange, Forward, Listed, MOST_BLOCKS, Rows, Schedule, Work};
+
+/// Shares start on lines of the cache, as the kernels have it.
+const LINE_BYTES: u64 = 128;
+/// Counters and moments lie apart.
+const REGION_BYTES: usize = 256;
+/// Numbers that a block exchanges: count, mean and squared distances.
+const MOMENTS: usize = 3;
+
+/// A row in the shared memory of one block.
+pub(super) fn alone(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    let tiles = Tiles::new(rows, Owner::Alone, width)?;
+    let blocks = tiles.wanted(rows);
+    if blocks > 1 {
+        return Err(tiles.not_by(1, blocks));
+    }
+    Ok(tiles.schedule(rows, rows.rows, 1))
+}
+
+/// A row in the shared memory of a cluster.
+pub(super) fn cluster(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    let tiles = Tiles::new(rows, Owner::Cluster, width)?;
+    let module = isonorm_kernels::modules::ROWS
+        .iter()
+        .find(|module| module.family == tiles.listed.family);
+    let needs = module.map_or(u32::MAX, |module| module.compute_capability);
+    if rows.gpu.compute_capability < needs {
+        return Err(format!("clusters need compute capability {}.{}", needs / 10, needs % 10));
+    }
+    let blocks = tiles.wanted(rows).next_power_of_two();
+    if blocks > LONG.most_cluster {
+        return Err(tiles.not_by(LONG.most_cluster, blocks));
+    }
+    let clusters = rows.rows.min(MOST_BLOCKS / blocks);
+    let mut schedule = tiles.schedule(rows, clusters * blocks, blocks);
+    schedule.kernels[0].cluster = blocks as u32;
+    Ok(schedule)
+}
+
+/// A row in the shared memory of blocks of the grid that run at the same time, as much of it as fits.
+pub(super) fn grid(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    let tiles = Tiles::new(rows, Owner::Grid, width)?;
+    let key = &tiles.listed.key;
+    let shared_bytes = key.shared_bytes(LONG.threads, tiles.most_kept);
+    let resident = u64::from(rows.blocks_per_sm(key, LONG.threads, shared_bytes) * rows.gpu.sms);
+    let blocks = tiles.wanted(rows).min(resident);
+    let teams = (resident / blocks).min(rows.rows);
+    let mut schedule = tiles.schedule(rows, teams * blocks, blocks);
+    schedule.kernels[0].resident = true;
+    let arrived_bytes = teams as usize * size_of::<u32>();
+    let moments_offset = arrived_bytes.next_multiple_of(REGION_BYTES);
+    // Two slots a team, in turn.
+    let moments_bytes = (teams * blocks) as usize * 2 * MOMENTS * size_of::<f32>();
+    schedule.workspace_bytes = moments_offset + moments_bytes;
+    if let Work::RowsForward(forward) = &mut schedule.work {
+        forward.exchange = Some(Exchange {
+            arrived_bytes,
+            moments_offset,
+        });
+    }
+    Ok(schedule)
+}
+
+/// With given statistics: any blocks, which exchange nothing and keep nothing.
+pub(super) fn stream(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    if rows.op != Op::Given {
+        return Err("statistics are not given".into());
+    }
+    let tiles = Tiles::of(rows, Owner::Alone, width)?;
+    let resident = u64::from(rows.gpu.sms) * u64::from(rows.gpu.threads_per_sm / LONG.threads).max(1);
+    let blocks = (LONG.waves * resident)
+        .div_ceil(rows.rows)
+        .clamp(1, tiles.most_blocks(rows));
+    let grid = rows.rows.min(MOST_BLOCKS / blocks) * blocks;
+    let mut schedule = Tiles { most_kept: 0, ..tiles }.schedule(rows, grid, blocks);
+    schedule.again_bytes = 0;
+    Ok(schedule)
+}
+
+/// A row as tiles of what a block has at a time.
+struct Tiles {
+    listed: &'static Listed,
+    /// Elements of a tile.
+    elements: u64,
+    /// Tiles that a block can keep.
+    most_kept: u32,
+}
+
+impl Tiles {
+    /// Tiles of a kernel that measures.
+    fn new(rows: &Rows<'_>, owner: Owner, width: Width) -> Result<Tiles, String> {
+        match rows.op {
+            Op::Given => Err("statistics are given: there is nothing to keep".into()),
+            _ => Tiles::of(rows, owner, width),
+        }
+    }
+
+    fn of(rows: &Rows<'_>, owner: Owner, width: Width) -> Result<Tiles, String> {
+        let mut kernels = rows.kernels(width).into_iter();
+        let listed = kernels
+            .find(|listed| listed.key.owner == owner)
+            .ok_or_else(|| match width {
+                Width::Vector => "there is no such kernel",
+                Width::Element => "there is no such kernel for single elements",
+            })?;
+        let key = &listed.key;
+        let head = key.shared_bytes(LONG.threads, 0);
+        let tile_bytes = key.shared_bytes(LONG.threads, 1) - head;
+        Ok(Tiles {
+            listed,
+            elements: key.tile_elements(LONG.threads, rows.bytes()).into(),
+            most_kept: rows.gpu.shared_bytes_per_block.saturating_sub(head) / tile_bytes,
+        })
+    }
+
+    /// Elements of the largest of the shares of `blocks` blocks.
+    fn share(&self, rows: &Rows<'_>, blocks: u64) -> u64 {
+        let line = LINE_BYTES / u64::from(rows.bytes());
+        rows.columns.div_ceil(blocks).next_multiple_of(line)
+    }
+
+    /// Blocks with less than a share that is worth it would only wait for each other.
+    fn most_blocks(&self, rows: &Rows<'_>) -> u64 {
+        let bytes = rows.columns.saturating_mul(rows.bytes().into());
+        (bytes / LONG.least_share_bytes).max(1)
+    }
+
+    /// Blocks that keep a row between them, or more where there are multiprocessors for them.
+    fn wanted(&self, rows: &Rows<'_>) -> u64 {
+        let keeps = self.elements * u64::from(self.most_kept.max(1));
+        let idle = u64::from(rows.gpu.sms) / rows.rows;
+        rows.columns
+            .div_ceil(keeps)
+            .max(idle.min(self.most_blocks(rows)))
+            .max(1)
+    }
+
+    fn not_by(&self, most: u64, wanted: u64) -> String {
+        format!("{wanted} blocks should share a row, to keep it and to use the whole GPU; it has at most {most}")
+    }
+
+    /// Blocks that share a row keep the first tiles of their shares, and read the rest again.
+    fn schedule(&self, rows: &Rows<'_>, grid: u64, blocks: u64) -> Schedule {
+        let share = self.share(rows, blocks);
+        let tiles = share.div_ceil(self.elements);
+        let kept = tiles.min(self.most_kept.into()) as u32;
+        let not_kept = share.saturating_sub(u64::from(kept) * self.elements) * blocks;
+        Schedule {
+            kernels: vec![rows.kernel(self.listed, grid, LONG.threads, kept)],
+            work: Work::RowsForward(Forward {
+                blocks: blocks as u32,
+                kept,
+                ..rows.forward()
+            }),
+            workspace_bytes: 0,
+            again_bytes: rows.rows * not_kept.min(rows.columns) * u64::from(rows.bytes()),
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Rows: groups that are contiguous in memory, and, with given statistics, segments. Everything about plans that depends on what
+//! these kernels are specialised on is in this folder.
+
+mod backward;
+mod long;
+mod registers;
+
+use std::sync::OnceLock;
+
+use isonorm_kernels::modules::ROWS;
+use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::epilogue::Class;
+use isonorm_kernels::rows::key::{Key, Pass, backward_kernels, kernels};
+use isonorm_kernels::rows::parameters::Sharing;
+use isonorm_kernels::rows::statistics::Op;
+
+use super::{GpuProperties, GpuSchedule, Kernel, MOST_BLOCKS, Schedule, Work, taken};
+use crate::plan::Candidate;
+use crate::{Activation, DType, Geometry, NormDesc};
+
+/// Bytes of an access that is not a single element; tensors and parameters start on as many.
+pub(crate) const VECTOR_BYTES: u32 = 16;
+/// Bytes of shared memory that the GPU takes for itself in each block.
+const RESERVED_SHARED_BYTES: u32 = 1 << 10;
+
+/// What a forward kernel is told besides pointers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Forward {
+    pub(crate) rows: u64,
+    pub(crate) columns: u64,
+    pub(crate) parameters: Parameters,
+    /// Blocks that share a row.
+    pub(crate) blocks: u32,
+    /// Tiles that a block keeps in shared memory.
+    pub(crate) kept: u32,
+    /// Where blocks of the grid exchange moments.
+    pub(crate) exchange: Option<Exchange>,
+}
+
+/// The workspace of an exchange over the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exchange {
+    /// Bytes of the counters, at the start of the workspace; zero before the launch.
+    pub(crate) arrived_bytes: usize,
+    /// Where the moments start.
+    pub(crate) moments_offset: usize,
+}
+
+/// What the kernels of a backward pass are told besides pointers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Backward {
+    pub(crate) rows: u64,
+    pub(crate) columns: u64,
+    pub(crate) parameters: Parameters,
+    /// Teams of the grid, each with sums of its own for the gradients of weight and bias.
+    pub(crate) teams: u64,
+    /// Bytes of one of these two in the workspace: the weight's first.
+    pub(crate) sums_bytes: usize,
+}
+
+/// Which parameters belong to a row, as kernels are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Parameters {
+    pub(crate) sharing: Sharing,
+    /// Columns that share a parameter.
+    pub(crate) run: u64,
+    /// Row `r` has set `r mod sets`.
+    pub(crate) sets: u32,
+    /// Parameters of a set.
+    pub(crate) runs: u32,
+    /// Whether they have the data's type, else `f32`.
+    pub(crate) as_data: bool,
+}
+
+/// A kernel of the list, whatever the data's type.
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    family: &'static str,
+    name: &'static str,
+    key: Key,
+}
+
+/// All kernels.
+fn listed() -> &'static [Listed] {
+    static LISTED: OnceLock<Vec<Listed>> = OnceLock::new();
+    LISTED.get_or_init(|| {
+        let forward = kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
+        let backward = backward_kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
+        let listed = |(family, name, key)| Listed { family, name, key };
+        forward.chain(backward).map(listed).collect()
+    })
+}
+
+/// A problem as these kernels see it.
+struct Rows<'a> {
+    gpu: &'a GpuProperties,
+    dtype: DType,
+    pass: Pass,
+    op: Op,
+    activation: Activation,
+    residual: bool,
+    rows: u64,
+    columns: u64,
+    parameters: Parameters,
+    /// Whether there is a weight, or more.
+    has_parameters: bool,
+}
+
+/// A way to carry it out, or why not.
+type Way = fn(&Rows<'_>, Width) -> Result<Schedule, String>;
+
+/// Ways by name, in the order of trying.
+type Ways = &'static [(&'static str, Way)];
+
+const FORWARD: Ways = &[
+    ("rows/lanes", registers::lanes),
+    ("rows/block", registers::block),
+    ("rows/alone", long::alone),
+    ("rows/cluster", long::cluster),
+    ("rows/grid", long::grid),
+    ("rows/stream", long::stream),
+];
+const BACKWARD: Ways = &[("rows/lanes", backward::lanes), ("rows/block", backward::block)];
+
+/// Tries each candidate in order: for tensors that start on 16 bytes, and again for others.
+pub(super) fn plan(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties, candidates: &mut Vec<Candidate>) -> GpuSchedule {
+    let ways = if desc.get_pass().is_backward() {
+        BACKWARD
+    } else {
+        FORWARD
+    };
+    let rows = match Rows::of(desc, g, gpu) {
+        Ok(rows) => rows,
+        Err(reason) => {
+            let declined = |(name, _): &(&'static str, Way)| Candidate {
+                name,
+                declined: Some(reason.clone()),
+            };
+            candidates.extend(ways.iter().map(declined));
+            return GpuSchedule::Unsupported;
+        }
+    };
+    let vectors = rows.may_be_vectors().then(|| first(&rows, ways, Width::Vector));
+    let (elements, of_elements) = first(&rows, ways, Width::Element);
+    let (aligned, why) = match vectors {
+        Some((vectors, why)) if vectors.is_some() || elements.is_none() => (vectors, why),
+        _ => (elements.clone(), of_elements),
+    };
+    candidates.extend(why);
+    let misaligned = elements;
+    match aligned {
+        Some(aligned) => GpuSchedule::Kernels { aligned, misaligned },
+        None => GpuSchedule::Unsupported,
+    }
+}
+
+/// The first way that is not declined, and what became of each.
+fn first(rows: &Rows<'_>, ways: Ways, width: Width) -> (Option<Schedule>, Vec<Candidate>) {
+    let (mut schedule, mut candidates) = (None, Vec::new());
+    for (name, way) in ways {
+        let declined = match taken(&candidates) {
+            Some(other) => Some(format!("{other} was taken")),
+            None => match way(rows, width) {
+                Ok(found) => {
+                    schedule = Some(found);
+                    None
+                }
+                Err(reason) => Some(reason),
+            },
+        };
+        candidates.push(Candidate { name, declined });
+    }
+    (schedule, candidates)
+}
+
+impl<'a> Rows<'a> {
+    /// The problem, or why no kernel of this family does it, whatever the length of a row.
+    fn of(desc: &NormDesc, g: &Geometry, gpu: &'a GpuProperties) -> Result<Rows<'a>, String> {
+        let (dtype, backward) = (desc.get_dtype(), desc.get_pass().is_backward());
+        let given = desc.uses_running_statistics();
+        let oldest = ROWS.iter().filter(|module| module.data == dtype.name());
+        let Some(needs) = oldest.map(|module| module.compute_capability).min() else {
+            return Err(format!("there are no kernels of {dtype}"));
+        };
+        if gpu.compute_capability < needs {
+            let has = gpu.compute_capability;
+            return Err(format!(
+                "compute capability {has} is below {needs}, which the kernels need"
+            ));
+        }
+        if g.outer > 1 && !given || g.affine.outer_stride > 0 {
+            return Err("there are no kernels for groups that are not contiguous".into());
+        }
+        if given && g.inner == 1 {
+            return Err("there are no kernels for channels that lie side by side".into());
+        }
+        if given && backward {
+            return Err("there are no backward kernels through running statistics".into());
+        }
+        let parameters = Parameters::of(desc, g)?;
+        if backward && parameters.sharing == Sharing::ByRun {
+            return Err("there are no backward kernels with a weight that elements share".into());
+        }
+        Ok(Rows {
+            gpu,
+            dtype,
+            pass: if backward { Pass::Backward } else { Pass::Forward },
+            op: match () {
+                () if given => Op::Given,
+                () if desc.get_norm().is_centred() => Op::Layer,
+                () => Op::Rms,
+            },
+            activation: desc.get_activation(),
+            residual: desc.has_residual(),
+            rows: (g.batch * g.outer * g.kept) as u64,
+            columns: g.inner as u64,
+            parameters,
+            has_parameters: desc.get_affine().has_weight(),
+        })
+    }
+
+    fn bytes(&self) -> u32 {
+        self.dtype.bytes() as u32
+    }
+
+    /// Whether rows of aligned tensors may be accessed by 16 bytes.
+    fn may_be_vectors(&self) -> bool {
+        let elements = u64::from(VECTOR_BYTES / self.bytes());
+        let whole = |length: u64| length.is_multiple_of(elements);
+        whole(self.columns) && (self.parameters.sharing == Sharing::ByColumn || whole(self.parameters.run))
+    }
+
+    /// The kernels that do it, those with the least code for nothing first; whether they hold a row is another question.
+    fn kernels(&self, width: Width) -> Vec<&'static Listed> {
+        let suits = |key: &Key| {
+            (key.pass, key.op, key.width) == (self.pass, self.op, width)
+                && key.sharing == self.parameters.sharing
+                && key.class.has(self.activation)
+                && (key.residual || !self.residual)
+        };
+        let mut kernels: Vec<_> = listed().iter().filter(|kernel| suits(&kernel.key)).collect();
+        kernels.sort_by_key(|kernel| match kernel.key.class {
+            Class::Plain => 0,
+            Class::Piecewise => 1,
+            Class::Any => 2,
+        });
+        kernels
+    }
+
+    /// Blocks of `threads` threads that a multiprocessor holds at once, at least: no kernel has more registers than a block of
+    /// its most threads leaves each.
+    fn blocks_per_sm(&self, key: &Key, threads: u32, shared_bytes: u32) -> u32 {
+        let by_registers = key.max_threads().min(self.gpu.threads_per_sm) / threads;
+        let by_shared = self.gpu.shared_bytes_per_sm / (shared_bytes + RESERVED_SHARED_BYTES);
+        by_registers.min(by_shared).max(1)
+    }
+
+    /// A kernel, alone.
+    fn kernel(&self, listed: &Listed, grid: u64, threads: u32, kept: u32) -> Kernel {
+        Kernel {
+            family: listed.family,
+            dtype: self.dtype,
+            entry: listed.name,
+            grid: grid.min(MOST_BLOCKS) as u32,
+            block: threads,
+            cluster: 1,
+            shared_bytes: listed.key.shared_bytes(threads, kept),
+            resident: false,
+        }
+    }
+
+    /// What a forward kernel is told that shares no row and keeps nothing.
+    fn forward(&self) -> Forward {
+        Forward {
+            rows: self.rows,
+            columns: self.columns,
+            parameters: self.parameters,
+            blocks: 1,
+            kept: 0,
+            exchange: None,
+        }
+    }
+}
+
+impl Parameters {
+    /// Weight and bias, and given statistics, of a row.
+    fn of(desc: &NormDesc, g: &Geometry) -> Result<Parameters, String> {
+        let narrow = |number: usize| u32::try_from(number).map_err(|_| "there are more than 2³² channels".to_string());
+        let (affine, given) = (desc.get_affine(), desc.uses_running_statistics());
+        let by_column = g.affine.kept_stride == 0 && g.affine.inner_divisor.is_some_and(|d| d.get() == 1);
+        let by_column = !given && (by_column || !affine.has_weight());
+        let as_data = desc.get_param_dtype() != DType::F32;
+        if by_column {
+            return Ok(Parameters {
+                sharing: Sharing::ByColumn,
+                run: 1,
+                sets: 1,
+                runs: 1,
+                as_data,
+            });
+        }
+        narrow(g.parameters)?;
+        let run = g.affine.inner_divisor.map_or(g.inner, |d| d.get());
+        Ok(Parameters {
+            sharing: Sharing::ByRun,
+            run: run as u64,
+            sets: narrow(if g.affine.kept_stride == 0 { 1 } else { g.affine.kept_modulus.get() })?,
+            runs: narrow(g.inner.div_ceil(run))?,
+            as_data,
+        })
+    }
+}

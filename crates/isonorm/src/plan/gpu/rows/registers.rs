@@ -1,0 +1,130 @@
+//! Rows that their team holds in registers: who owns a row, and how many teams there are.
+
+use std::ops::RangeInclusive;
+
+use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::key::{Key, Pass};
+use isonorm_kernels::rows::team::Owner;
+use isonorm_kernels::simt::WARP;
+
+use super::super::tuning::{self, Registers};
+use super::{Listed, Rows, Schedule, Work};
+
+/// A kernel that holds the rows, and the threads of its blocks.
+#[derive(Clone, Copy)]
+pub(super) struct Choice {
+    pub(super) listed: &'static Listed,
+    pub(super) threads: u32,
+}
+
+pub(super) fn lanes(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    by_lanes(rows, width, &tuning::FORWARD).map(|choice| schedule(rows, choice))
+}
+
+pub(super) fn block(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    by_block(rows, width, &tuning::FORWARD).map(|choice| schedule(rows, choice))
+}
+
+/// The fewest lanes that hold a row.
+pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
+    let threads = tuning.lanes_threads;
+    let holds = |listed: &&&Listed| {
+        let lanes = matches!(listed.key.owner, Owner::Lanes(_));
+        lanes && listed.key.fits(rows.columns, threads, rows.bytes())
+    };
+    let kernels = rows.kernels(width);
+    let fewest = kernels
+        .iter()
+        .filter(holds)
+        .min_by_key(|listed| listed.key.team_threads(threads));
+    let listed = fewest.ok_or_else(|| does_not_hold(rows, "lanes of a warp", width))?;
+    let listed = variant(rows, listed, threads, width, tuning);
+    Ok(Choice { listed, threads })
+}
+
+/// The first shape that holds a row.
+pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
+    let shapes = match width {
+        Width::Vector => tuning.vectors,
+        Width::Element => tuning.elements,
+    };
+    let kernels = rows.kernels(width);
+    let found = shapes.iter().find_map(|(accesses, range)| {
+        let of_shape = |listed: &&&Listed| listed.key.owner == Owner::Block && listed.key.accesses == *accesses;
+        kernels
+            .iter()
+            .filter(of_shape)
+            .find_map(|listed| Some((listed, threads(rows, listed, range)?)))
+    });
+    let (listed, threads) = found.ok_or_else(|| does_not_hold(rows, "a block", width))?;
+    let listed = variant(rows, listed, threads, width, tuning);
+    Ok(Choice { listed, threads })
+}
+
+/// The fewest threads in the range with which a block holds a row.
+fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>) -> Option<u32> {
+    let key = &listed.key;
+    let of_thread = key.accesses * key.access_elements(rows.bytes());
+    let fewest = rows
+        .columns
+        .div_ceil(of_thread.into())
+        .next_multiple_of(WARP.into())
+        .try_into()
+        .unwrap_or(u32::MAX);
+    let threads = match key.width {
+        // Threads may have less to do; of vectors only the last one may be missing.
+        Width::Element => fewest.max(*range.start()),
+        Width::Vector => fewest,
+    };
+    (range.contains(&threads) && key.fits(rows.columns, threads, rows.bytes())).then_some(threads)
+}
+
+/// The same kernel that loads ahead, or does not, as it pays.
+fn variant(rows: &Rows<'_>, listed: &'static Listed, threads: u32, width: Width, tuning: &Registers) -> &'static Listed {
+    let teams = resident_teams(rows, listed, threads);
+    let ahead = rows.rows / teams.max(1) >= tuning.ahead_rows;
+    let key = Key { ahead, ..listed.key };
+    let same = rows.kernels(width).into_iter().find(|other| other.key == key);
+    same.unwrap_or(listed)
+}
+
+/// Teams that the GPU holds at once, at least.
+fn resident_teams(rows: &Rows<'_>, listed: &Listed, threads: u32) -> u64 {
+    let key = &listed.key;
+    let blocks = rows.blocks_per_sm(key, threads, key.shared_bytes(threads, 0)) * rows.gpu.sms;
+    u64::from(blocks) * u64::from(key.teams(threads))
+}
+
+/// Blocks of the grid: no more than there are rows for; so many as run at once, where a team's rows follow each other closely.
+pub(super) fn grid(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> u64 {
+    let Choice { listed, threads } = choice;
+    let teams = u64::from(listed.key.teams(threads));
+    let most = match listed.key.ahead || tuning.waves == 1 {
+        true => resident_teams(rows, listed, threads) / teams,
+        false => u64::from(rows.gpu.sms) * u64::from(tuning.waves * (rows.gpu.threads_per_sm / threads).max(1)),
+    };
+    rows.rows.div_ceil(teams).min(most)
+}
+
+fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
+    let grid = grid(rows, choice, &tuning::FORWARD);
+    Schedule {
+        kernels: vec![rows.kernel(choice.listed, grid, choice.threads, 0)],
+        work: Work::RowsForward(rows.forward()),
+        workspace_bytes: 0,
+        again_bytes: 0,
+    }
+}
+
+fn does_not_hold(rows: &Rows<'_>, team: &str, width: Width) -> String {
+    let (columns, dtype) = (rows.columns, rows.dtype);
+    let access = match width {
+        Width::Vector => "",
+        Width::Element => ", accessed one by one",
+    };
+    let pass = match rows.pass {
+        Pass::Forward => "",
+        Pass::Backward => " in a backward pass",
+    };
+    format!("rows of {columns} elements of {dtype}{access} do not fit the registers of {team}{pass}")
+}

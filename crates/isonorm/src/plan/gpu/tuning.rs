@@ -1,0 +1,73 @@
+//! The numbers that only measurements decide, in one place. None of them changes what is right; those of the backward pass
+//! change the order of its sums, and so its last bits.
+//!
+//! They are first guesses, from how many bytes have to be under way to use the memory (some 3 MB on an H200); what was
+//! measured stands in `docs/tuning.md`.
+
+use std::ops::RangeInclusive;
+
+/// How many accesses a thread makes to a row that a block owns: tried in order, taken when the block's threads come out in the
+/// range.
+type Shapes = &'static [(u32, RangeInclusive<u32>)];
+
+/// Kernels that hold rows in registers.
+pub(super) struct Registers {
+    /// Threads of a block whose lanes own rows.
+    pub(super) lanes_threads: u32,
+    /// Accesses of 16 bytes.
+    pub(super) vectors: Shapes,
+    /// Accesses of one element.
+    pub(super) elements: Shapes,
+    /// The next row is loaded ahead where a team has so many rows.
+    pub(super) ahead_rows: u64,
+    /// Blocks of a grid that does not load ahead, as multiples of what a GPU's threads hold: with few rows a team, a last wave
+    /// that is not full costs little.
+    pub(super) waves: u32,
+}
+
+/// The forward pass.
+pub(super) const FORWARD: Registers = Registers {
+    lanes_threads: 256,
+    vectors: &[
+        (2, 128..=512),
+        (1, 32..=1024),
+        (2, 32..=1024),
+        (4, 128..=512),
+        (8, 128..=512),
+    ],
+    elements: &[(8, 128..=512), (8, 32..=512)],
+    ahead_rows: 4,
+    waves: 8,
+};
+
+/// The backward pass, whose teams sum over their rows: as many as run at once.
+pub(super) const BACKWARD: Registers = Registers {
+    lanes_threads: 256,
+    vectors: &[(1, 32..=256), (2, 128..=512), (1, 32..=512), (2, 32..=512)],
+    elements: &[(4, 128..=512), (4, 32..=512)],
+    ahead_rows: u64::MAX,
+    waves: 1,
+};
+
+/// Kernels of rows that are longer than registers.
+pub(super) struct Long {
+    /// Threads of a block.
+    pub(super) threads: u32,
+    /// A row is not spread over so many blocks that each has less than this.
+    pub(super) least_share_bytes: u64,
+    /// Blocks of a cluster, at most. A GPU places clusters of 16 on fewer multiprocessors.
+    pub(super) most_cluster: u64,
+    /// Blocks of a grid in which no two exchange anything, as multiples of what runs at once.
+    pub(super) waves: u64,
+}
+
+/// Rows that are longer than registers.
+pub(super) const LONG: Long = Long {
+    threads: 512,
+    least_share_bytes: 16 << 10,
+    most_cluster: 8,
+    waves: 4,
+};
+
+/// Threads of a block that adds up what the teams of a backward pass have summed.
+pub(super) const GATHER_THREADS: u32 = 512;
