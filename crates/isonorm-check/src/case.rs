@@ -1,4 +1,4 @@
-//! [`Case`]: a problem string with the words `data=`, `seed=` and `mean=`.
+//! [`Case`]: a problem string with the words `data=`, `seed=`, `mean=` and `running=`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,8 +8,9 @@ use serde::{Serialize, Serializer};
 
 use crate::Data;
 
-/// What is computed, and on which data. Prints and parses as a problem string with three more words:
-/// `data=` (see [`Data`]), `seed=` (a number) and `mean=f64` (the saved mean is kept in `f64` whatever the data).
+/// What is computed, and on which data. Prints and parses as a problem string with four more words:
+/// `data=` (see [`Data`]), `seed=` (a number), `mean=f64` (the saved mean is kept in `f64` whatever the data) and
+/// `running=none` (training updates no running statistics).
 ///
 /// ```
 /// use isonorm_check::Case;
@@ -28,6 +29,8 @@ pub struct Case {
     pub seed: u64,
     /// Whether the saved mean is `f64`, not the type of the other statistics.
     pub wide_mean: bool,
+    /// Whether training updates no running statistics (PyTorch's `track_running_stats=False`).
+    pub untracked: bool,
 }
 
 impl Case {
@@ -38,6 +41,7 @@ impl Case {
             data: Data::Normal,
             seed: 0,
             wide_mean: false,
+            untracked: false,
         }
     }
 
@@ -59,6 +63,14 @@ impl Case {
         }
     }
 
+    /// The same problem without running statistics to update.
+    pub fn untracked(self) -> Case {
+        Case {
+            untracked: true,
+            ..self
+        }
+    }
+
     /// The type of the saved mean.
     pub fn mean_dtype(&self) -> DType {
         if self.wide_mean {
@@ -72,7 +84,8 @@ impl Case {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} data={} seed={}", self.desc, self.data, self.seed)?;
-        f.write_str(if self.wide_mean { " mean=f64" } else { "" })
+        f.write_str(if self.wide_mean { " mean=f64" } else { "" })?;
+        f.write_str(if self.untracked { " running=none" } else { "" })
     }
 }
 
@@ -85,13 +98,14 @@ impl FromStr for Case {
             reason,
             text: text.chars().take(1024).collect(),
         };
-        let (mut data, mut seed, mut mean) = (None, None, None);
+        let (mut data, mut seed, mut mean, mut running) = (None, None, None, None);
         let mut problem = String::new();
         for word in text.split_ascii_whitespace() {
             let slot = match word.split_once('=') {
                 Some(("data", v)) => (&mut data, v),
                 Some(("seed", v)) => (&mut seed, v),
                 Some(("mean", v)) => (&mut mean, v),
+                Some(("running", v)) => (&mut running, v),
                 _ => {
                     problem.push_str(word);
                     problem.push(' ');
@@ -113,11 +127,17 @@ impl FromStr for Case {
             Some("f64") => true,
             Some(v) => return Err(invalid(format!("mean={v}; expected f64"))),
         };
+        let untracked = match running {
+            None => false,
+            Some("none") => true,
+            Some(v) => return Err(invalid(format!("running={v}; expected none"))),
+        };
         Ok(Case {
             desc,
             data,
             seed,
             wide_mean,
+            untracked,
         })
     }
 }

@@ -32,7 +32,6 @@ pub use case::Case;
 pub use cases::{Suite, suites};
 pub use data::Data;
 pub use engine::{
-    BackwardInputs, CpuEngine, CudaEngine, Engine, ForwardInputs, InterpreterEngine, Output, Outputs, Running,
-    Start,
+    BackwardInputs, CpuEngine, CudaEngine, Engine, ForwardInputs, InterpreterEngine, Output, Outputs, Running, Start,
 };
 pub use runner::{CaseReport, SuiteReport, Worst, run_case, run_suite};

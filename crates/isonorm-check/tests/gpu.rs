@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use isonorm::{GpuPlan, GpuProperties};
 use isonorm::cuda::{Device, Interpreter};
+use isonorm::{GpuPlan, GpuProperties};
 use isonorm_check::{Case, CudaEngine, Data, Engine, InterpreterEngine, Start, SuiteReport, run_suite, suites};
 
 /// The interpreter takes microseconds for an element, and a coroutine for each thread.
@@ -148,8 +148,14 @@ fn given_statistics_of_short_and_long_channels() {
     let problems = [
         ("instancenorm x=2x3x4x4 dtype=bf16 affine=full pass=eval", "rows/block"),
         ("instancenorm x=2x3x9x9 dtype=f32 pass=eval act=relu", "rows/lanes"),
-        ("instancenorm x=1x2x128x128 dtype=f32 affine=full pass=eval act=silu", "rows/stream"),
-        ("batchnorm x=3x2x16x16 dtype=f16 param=f16 pass=eval residual=add act=relu", "rows/block"),
+        (
+            "instancenorm x=1x2x128x128 dtype=f32 affine=full pass=eval act=silu",
+            "rows/stream",
+        ),
+        (
+            "batchnorm x=3x2x16x16 dtype=f16 param=f16 pass=eval residual=add act=relu",
+            "rows/block",
+        ),
         ("batchnorm x=2x2x100x150 dtype=f32 pass=eval", "rows/stream"),
     ];
     long_rows(&tiny(90), &problems);
@@ -206,7 +212,11 @@ fn suites_on_every_gpu() {
         let engine = CudaEngine::new(device).expect("a stream");
         for start in [Start::Aligned, Start::Misaligned] {
             for suite in ["smoke", "shapes", "adversarial", "exact", "pairwise"] {
-                check(&mut engine.clone().starting(start), suite, &cases(suite).collect::<Vec<_>>());
+                check(
+                    &mut engine.clone().starting(start),
+                    suite,
+                    &cases(suite).collect::<Vec<_>>(),
+                );
             }
         }
     }

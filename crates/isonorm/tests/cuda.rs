@@ -4,8 +4,8 @@
 use std::io::Write;
 use std::thread;
 
-use isonorm::cuda::{Buffer, Device, Forward, Interpreter, Plan, Stream, View, Workspace};
-use isonorm::{DType, Error, GpuProperties, NormDesc, Result};
+use isonorm::cuda::{Backward, Buffer, Device, Forward, Interpreter, Plan, Stream, View, Workspace};
+use isonorm::{DType, Error, GpuProperties, NormDesc, Pass, Result};
 
 /// The first GPU; where there is none, a line says what is left out.
 fn gpu(what: &str) -> Option<Device> {
@@ -171,6 +171,74 @@ fn a_hundred_runs_on_four_threads_are_the_same_bits() -> Result<()> {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
         threads.into_iter().try_for_each(|t| t.join().expect("no panic"))
     })
+}
+
+/// A GroupNorm of channels, activated, whose rows the whole grid shares: the workspace and its counters are used again and again.
+#[test]
+fn a_grid_that_exchanges_gives_the_same_bits_each_time_also_on_two_streams_at_once() -> Result<()> {
+    let Some(gpu) = gpu("a grid that exchanges") else {
+        return Ok(());
+    };
+    let desc: NormDesc = "groupnorm x=3x8x300x300 groups=2 act=silu".parse()?;
+    let plan = gpu.plan(&desc)?;
+    assert!(plan.kernels()[0].resident, "{}", *plan);
+    let elements = 3 * 8 * 300 * 300;
+    let data: Vec<f32> = (0..elements).map(|i| ((i * 7919 % 1013) as f32) / 100.0).collect();
+    let work = || -> Result<Vec<u32>> {
+        let stream = gpu.stream()?;
+        let (x, weight) = (stream.upload(&data)?, stream.upload(&[1.5; 8])?);
+        let (mut y, mut expected) = (stream.zeros::<f32>(elements)?, None);
+        for _ in 0..10 {
+            let arguments = Forward::new(&x, &mut y).weight(&weight).bias(&weight);
+            stream.forward(&plan, arguments, Workspace::Pool)?;
+            let bits: Vec<u32> = y.to_vec()?.into_iter().map(f32::to_bits).collect();
+            assert!(*expected.get_or_insert_with(|| bits.clone()) == bits, "other bits");
+        }
+        Ok(expected.unwrap_or_default())
+    };
+    thread::scope(|scope| {
+        let threads = [scope.spawn(work), scope.spawn(work)];
+        let [one, other] = threads.map(|t| t.join().expect("no panic"));
+        assert!(one? == other?, "other bits");
+        Ok(())
+    })
+}
+
+/// Gradients, with a workspace of the caller's and from the pool, and recorded.
+#[test]
+fn gradients_are_the_same_bits_whatever_the_workspace() -> Result<()> {
+    let Some(gpu) = gpu("gradients") else { return Ok(()) };
+    let stream = gpu.stream()?;
+    let (rows, columns) = (777, 1024);
+    let desc = NormDesc::layer_norm([rows, columns], 1).pass(Pass::Backward);
+    let plan = gpu.plan(&desc)?;
+    let value = |i: usize| ((i * 7919 % 1013) as f32) / 500.0 - 1.0;
+    let data: Vec<f32> = (0..rows * columns).map(value).collect();
+    let (x, dy) = (stream.upload(&data)?, stream.upload(&data[..])?);
+    let (weight, mean) = (stream.upload(&vec![1.5; columns])?, stream.upload(&vec![0.0; rows])?);
+    let rstd = stream.upload(&vec![1.7; rows])?;
+    let mut dx = stream.zeros::<f32>(rows * columns)?;
+    let (mut dweight, mut dbias) = (stream.zeros::<f32>(columns)?, stream.zeros::<f32>(columns)?);
+    let mut workspace = stream.zeros::<f32>(plan.workspace_bytes() / 4 + 1)?;
+
+    let mut run = |workspace: Workspace<'_>| -> Result<Vec<f32>> {
+        let arguments = Backward::new(&x, &dy, &mut dx)
+            .weight(&weight)
+            .saved(&mean, &rstd)
+            .dweight(&mut dweight)
+            .dbias(&mut dbias);
+        stream.backward(&plan, arguments, workspace)?;
+        Ok([dx.to_vec()?, dweight.to_vec()?, dbias.to_vec()?].concat())
+    };
+    let expected = run(Workspace::Pool)?;
+    assert_eq!(expected, run(Workspace::Given(workspace.view_mut()))?);
+    let off = workspace.get_mut(1..plan.workspace_bytes() / 4 + 1).expect("as long");
+    let error = run(Workspace::Given(off)).unwrap_err();
+    assert!(matches!(error, Error::Misaligned { .. }), "{error}");
+    let sum: f64 = expected[rows * columns + columns..].iter().map(|d| f64::from(*d)).sum();
+    let of_dy: f64 = data.iter().map(|d| f64::from(*d)).sum();
+    assert!((sum - of_dy).abs() < 0.1, "{sum} {of_dy}");
+    Ok(())
 }
 
 #[test]

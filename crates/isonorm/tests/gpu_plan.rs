@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use isonorm::{Error, GpuPlan, GpuProperties, NormDesc};
+use isonorm::{Error, GpuPlan, GpuProperties, Kernel, NormDesc};
 
 fn gpu(name: &str) -> Arc<GpuProperties> {
     GpuProperties::known(name).expect("a known GPU").into()
@@ -14,38 +14,112 @@ fn plan(problem: &str) -> GpuPlan {
     GpuPlan::new(&desc, &gpu("h200")).expect("a valid problem")
 }
 
+/// Accesses of a thread to a row, as the entry point is named.
+fn accesses(kernel: &Kernel) -> usize {
+    let number = kernel.entry.split("_v").nth(1).and_then(|v| v.split('_').next());
+    number.and_then(|v| v.parse().ok()).expect("accesses")
+}
+
+/// Elements that the teams of a kernel hold in registers.
+fn held(kernel: &Kernel, of_access: usize) -> usize {
+    let team = match kernel.entry {
+        e if e.contains("_block_") => kernel.block as usize,
+        e if e.contains("_lanes8_") => 8,
+        e if e.contains("_lanes16_") => 16,
+        _ => 32,
+    };
+    team * accesses(kernel) * of_access
+}
+
 #[test]
-fn every_length_of_row_up_to_the_longest_has_a_kernel_that_holds_it() {
-    for (dtype, bytes, longest) in [("f32", 4, 8192), ("bf16", 2, 16384), ("f16", 2, 16384)] {
-        for columns in (1..600).chain((600..=longest).step_by(97)).chain([longest]) {
-            let plan = plan(&format!("layernorm x=7x{columns} dtype={dtype} param=f32"));
-            plan.check().expect("a kernel");
-            let [kernel] = plan.kernels() else {
-                panic!("one kernel, got {:?}", plan.kernels())
-            };
-            assert_eq!(kernel.module, format!("rows_forward_{dtype}"));
-            let vectors: usize = kernel
-                .entry
-                .rsplit_once("_v")
-                .and_then(|(_, v)| v.parse().ok())
-                .expect("vectors");
-            let (team, rows) = match plan.name() {
-                "rows/warp" => (32, kernel.block as usize / 32),
-                "rows/block" => (kernel.block as usize, 1),
-                other => panic!("{other}"),
-            };
-            assert!(team * vectors * 16 / bytes >= columns, "{columns}: {kernel:?}");
-            assert_eq!(kernel.grid as usize, 7usize.div_ceil(rows));
-            assert!(kernel.block.is_multiple_of(32) && kernel.block <= 512);
-            assert_eq!(plan.traffic().moved_bytes, plan.traffic().compulsory_bytes);
+fn every_length_of_row_has_a_kernel_that_holds_it() {
+    for (dtype, bytes) in [("f32", 4), ("bf16", 2), ("f16", 2)] {
+        for epilogue in ["", "act=relu", "act=gelu residual=add"] {
+            for columns in (1..600).chain((600..40_000).step_by(97)).chain([4096, 16384, 1 << 20]) {
+                let plan = plan(&format!("layernorm x=700x{columns} dtype={dtype} param=f32 {epilogue}"));
+                plan.check().expect("a kernel");
+                let of_vector = 16 / bytes;
+                let of_aligned = if columns % of_vector == 0 { of_vector } else { 1 };
+                for (kernels, of_access) in [(plan.kernels(), of_aligned), (plan.misaligned_kernels(), 1)] {
+                    let [kernel] = kernels else {
+                        panic!("one kernel, got {kernels:?}")
+                    };
+                    let is_elements = kernel.family.contains("elements");
+                    assert_eq!(is_elements, of_access == 1, "{plan}");
+                    let in_registers = kernel.family.starts_with("rows_forward");
+                    assert!(!in_registers || held(kernel, of_access) >= columns, "{plan}");
+                    assert!(in_registers || plan.name() != "rows/block" || of_access == 1, "{plan}");
+                    assert!(kernel.block.is_multiple_of(32) && kernel.block <= 1024, "{plan}");
+                    assert!(
+                        kernel.shared_bytes <= plan.properties().shared_bytes_per_block,
+                        "{plan}"
+                    );
+                    assert!(kernel.grid.is_multiple_of(kernel.cluster), "{plan}");
+                }
+            }
         }
-        let plan = plan(&format!("layernorm x=7x{} dtype={dtype} param=f32", longest + 1));
-        let error = plan.check().expect_err("no kernel");
-        assert!(
-            error.to_string().contains(&format!("more than {longest} elements")),
-            "{error}"
-        );
     }
+}
+
+#[test]
+fn rows_are_spread_as_they_grow_and_read_once_as_long_as_the_chip_keeps_them() {
+    for (problem, name) in [
+        ("layernorm x=10000x64 dtype=bf16", "rows/lanes"),
+        ("layernorm x=10000x4096 dtype=bf16", "rows/block"),
+        ("layernorm x=1000x50000 dtype=f32", "rows/alone"),
+        ("layernorm x=1000x100000 dtype=f32", "rows/cluster"),
+        ("layernorm x=4x1000000 dtype=f32", "rows/grid"),
+    ] {
+        let plan = plan(problem);
+        assert_eq!(plan.name(), name, "{plan}");
+        assert_eq!(plan.traffic().moved_bytes, plan.traffic().compulsory_bytes, "{plan}");
+        assert_eq!(plan.kernels()[0].resident, name == "rows/grid");
+        assert_eq!(plan.workspace_bytes() > 0, plan.misaligned_kernels()[0].resident);
+    }
+    let too_long = plan("layernorm x=2x100000000 dtype=f32");
+    assert!(too_long.traffic().moved_bytes > too_long.traffic().compulsory_bytes);
+    let old = GpuPlan::new(too_long.desc(), &gpu("a100")).expect("valid");
+    assert_eq!(old.name(), "rows/grid");
+    assert!(
+        old.candidates()
+            .iter()
+            .any(|c| c.declined.as_deref() == Some("clusters need compute capability 9.0"))
+    );
+}
+
+/// All blocks run at the same time, for they wait for each other.
+#[test]
+fn a_grid_that_exchanges_fits_the_gpu() {
+    for sms in [1, 3, 46, 132] {
+        let gpu = Arc::new(GpuProperties {
+            sms,
+            compute_capability: 86,
+            ..GpuProperties::known("rtx4090").expect("known")
+        });
+        for (rows, columns) in [(1usize, 1usize << 20), (3, 300_000), (50, 100_000), (100_000, 40_000)] {
+            let desc = NormDesc::layer_norm([rows, columns], 1);
+            let plan = GpuPlan::new(&desc, &gpu).expect("valid");
+            for kernel in plan.kernels().iter().chain(plan.misaligned_kernels()) {
+                assert!(!kernel.resident || kernel.grid <= sms, "{plan}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_backward_pass_sums_in_the_workspace_and_adds_up() {
+    let plan = plan("layernorm x=8192x4096 dtype=bf16 pass=backward");
+    let [first, second] = plan.kernels() else {
+        panic!("two kernels, got {:?}", plan.kernels())
+    };
+    assert_eq!((second.entry, second.family), ("gather", "rows_gather"));
+    let sums = first.grid as usize * 4096 * 2 * size_of::<f32>();
+    assert_eq!(plan.workspace_bytes(), sums);
+    let traffic = plan.traffic();
+    assert_eq!(traffic.moved_bytes, traffic.compulsory_bytes + 2 * sums as u64);
+    assert!(plan.misaligned_kernels().is_empty(), "{plan}");
+    let plain = self::plan("rmsnorm x=64x64 affine=none pass=backward");
+    assert_eq!((plain.kernels().len(), plain.workspace_bytes()), (1, 0));
 }
 
 #[test]
@@ -68,13 +142,13 @@ fn exactly_one_candidate_is_taken_and_every_other_says_why_not() {
 #[test]
 fn what_no_kernel_does_is_refused_with_op_pass_and_reason() {
     for (problem, why) in [
-        ("layernorm x=4x64 pass=backward", "backward"),
         ("layernorm x=4x64 dtype=f64", "f64"),
-        ("layernorm x=4x64 act=gelu", "activation"),
-        ("layernorm x=4x64 dtype=bf16 param=bf16", "f32"),
+        ("layernorm x=4x65536 pass=backward", "backward"),
+        ("groupnorm x=4x8x8x8 groups=2 pass=backward", "share"),
+        ("instancenorm x=4x8x8x8 pass=backward_eval", "running statistics"),
         ("batchnorm x=4x3x8x8", "contiguous"),
-        ("batchnorm x=4x3x8x8 pass=eval", "running statistics"),
-        ("groupnorm x=4x8x8x8 groups=2", "share"),
+        ("batchnorm x=4x3x8x8 layout=nhwc pass=eval", "side by side"),
+        ("groupnorm x=4x8x8x8 groups=2 layout=nhwc", "contiguous"),
     ] {
         let plan = plan(problem);
         assert_eq!((plan.name(), plan.kernels()), ("unsupported", &[][..]));
@@ -103,7 +177,7 @@ fn an_old_gpu_is_refused() {
 #[test]
 fn rows_beyond_the_largest_grid_and_tensors_without_elements() {
     let many = plan("layernorm x=9000000000x2 dtype=bf16");
-    assert_eq!(many.kernels()[0].grid, (1 << 31) - 1);
+    many.check().expect("a kernel");
     let none = plan("layernorm x=0x7");
     assert_eq!(
         (none.name(), none.kernels().len(), none.traffic().moved_bytes),
@@ -120,8 +194,8 @@ fn a_plan_prints_its_kernel_its_bytes_and_their_time() {
         "132 SMs",
         "> rows/block",
         "taken",
-        "rows_forward_bf16_layer_block",
-        "8192 blocks",
+        "layer_block_v2_ahead of rows_forward_block_bf16",
+        "528 blocks",
         "compulsory",
         "to copy as much",
     ] {

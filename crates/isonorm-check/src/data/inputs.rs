@@ -104,7 +104,7 @@ pub fn forward_inputs(case: &Case) -> ForwardInputs {
     let index = Index::of(&case.desc);
     let maker = Maker { case, index: &index };
     let saves = case.desc.get_pass() == Pass::Train;
-    let uses_running = saves || case.desc.uses_running_statistics();
+    let uses_running = saves && !case.untracked || case.desc.uses_running_statistics();
     ForwardInputs {
         x: maker.x(),
         weight: maker.weight(),

@@ -1,7 +1,7 @@
 use isonorm::{Result, View, ViewMut};
 
-use super::{Guarded, Start};
 use super::pass::Memory;
+use super::{Guarded, Start};
 
 /// Host memory: the guarded tensor itself.
 pub(super) struct Host(pub(super) Start);

@@ -140,7 +140,9 @@ impl Function {
                 kernel.shared_bytes as usize,
             )
         };
-        context.driver.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)?;
+        context
+            .driver
+            .check("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)?;
         Ok(blocks.max(0) as u32)
     }
 

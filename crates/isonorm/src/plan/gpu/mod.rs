@@ -2,6 +2,7 @@
 //! looked at and tested anywhere.
 
 mod explain;
+mod occupancy;
 mod properties;
 pub(crate) mod rows;
 mod tuning;

@@ -32,7 +32,11 @@ pub(super) fn cluster(rows: &Rows<'_>, width: Width) -> Result<Schedule, String>
         .find(|module| module.family == tiles.listed.family);
     let needs = module.map_or(u32::MAX, |module| module.compute_capability);
     if rows.gpu.compute_capability < needs {
-        return Err(format!("clusters need compute capability {}.{}", needs / 10, needs % 10));
+        return Err(format!(
+            "clusters need compute capability {}.{}",
+            needs / 10,
+            needs % 10
+        ));
     }
     let blocks = tiles.wanted(rows).next_power_of_two();
     if blocks > LONG.most_cluster {
@@ -47,9 +51,7 @@ pub(super) fn cluster(rows: &Rows<'_>, width: Width) -> Result<Schedule, String>
 /// A row in the shared memory of blocks of the grid that run at the same time, as much of it as fits.
 pub(super) fn grid(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     let tiles = Tiles::new(rows, Owner::Grid, width)?;
-    let key = &tiles.listed.key;
-    let shared_bytes = key.shared_bytes(LONG.threads, tiles.most_kept);
-    let resident = u64::from(rows.blocks_per_sm(key, LONG.threads, shared_bytes) * rows.gpu.sms);
+    let resident = rows.resident_blocks(tiles.listed, LONG.threads, tiles.most_kept);
     let blocks = tiles.wanted(rows).min(resident);
     let teams = (resident / blocks).min(rows.rows);
     let mut schedule = tiles.schedule(rows, teams * blocks, blocks);

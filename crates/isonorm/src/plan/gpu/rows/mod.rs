@@ -14,14 +14,13 @@ use isonorm_kernels::rows::key::{Key, Pass, backward_kernels, kernels};
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::statistics::Op;
 
+use super::occupancy::blocks_per_sm;
 use super::{GpuProperties, GpuSchedule, Kernel, MOST_BLOCKS, Schedule, Work, taken};
 use crate::plan::Candidate;
 use crate::{Activation, DType, Geometry, NormDesc};
 
 /// Bytes of an access that is not a single element; tensors and parameters start on as many.
 pub(crate) const VECTOR_BYTES: u32 = 16;
-/// Bytes of shared memory that the GPU takes for itself in each block.
-const RESERVED_SHARED_BYTES: u32 = 1 << 10;
 
 /// What a forward kernel is told besides pointers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -247,12 +246,10 @@ impl<'a> Rows<'a> {
         kernels
     }
 
-    /// Blocks of `threads` threads that a multiprocessor holds at once, at least: no kernel has more registers than a block of
-    /// its most threads leaves each.
-    fn blocks_per_sm(&self, key: &Key, threads: u32, shared_bytes: u32) -> u32 {
-        let by_registers = key.max_threads().min(self.gpu.threads_per_sm) / threads;
-        let by_shared = self.gpu.shared_bytes_per_sm / (shared_bytes + RESERVED_SHARED_BYTES);
-        by_registers.min(by_shared).max(1)
+    /// Blocks that the GPU holds at once, at least.
+    fn resident_blocks(&self, listed: &Listed, threads: u32, kept: u32) -> u64 {
+        let kernel = self.kernel(listed, 1, threads, kept);
+        u64::from(blocks_per_sm(self.gpu, &kernel)) * u64::from(self.gpu.sms)
     }
 
     /// A kernel, alone.
@@ -304,7 +301,11 @@ impl Parameters {
         Ok(Parameters {
             sharing: Sharing::ByRun,
             run: run as u64,
-            sets: narrow(if g.affine.kept_stride == 0 { 1 } else { g.affine.kept_modulus.get() })?,
+            sets: narrow(if g.affine.kept_stride == 0 {
+                1
+            } else {
+                g.affine.kept_modulus.get()
+            })?,
             runs: narrow(g.inner.div_ceil(run))?,
             as_data,
         })

@@ -36,7 +36,7 @@ pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
     let fewest = kernels
         .iter()
         .filter(holds)
-        .min_by_key(|listed| listed.key.team_threads(threads));
+        .min_by_key(|listed| (listed.key.team_threads(threads), listed.key.ahead));
     let listed = fewest.ok_or_else(|| does_not_hold(rows, "lanes of a warp", width))?;
     let listed = variant(rows, listed, threads, width, tuning);
     Ok(Choice { listed, threads })
@@ -80,19 +80,26 @@ fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>) -> Opt
 }
 
 /// The same kernel that loads ahead, or does not, as it pays.
-fn variant(rows: &Rows<'_>, listed: &'static Listed, threads: u32, width: Width, tuning: &Registers) -> &'static Listed {
-    let teams = resident_teams(rows, listed, threads);
-    let ahead = rows.rows / teams.max(1) >= tuning.ahead_rows;
-    let key = Key { ahead, ..listed.key };
-    let same = rows.kernels(width).into_iter().find(|other| other.key == key);
-    same.unwrap_or(listed)
-}
-
-/// Teams that the GPU holds at once, at least.
-fn resident_teams(rows: &Rows<'_>, listed: &Listed, threads: u32) -> u64 {
-    let key = &listed.key;
-    let blocks = rows.blocks_per_sm(key, threads, key.shared_bytes(threads, 0)) * rows.gpu.sms;
-    u64::from(blocks) * u64::from(key.teams(threads))
+fn variant(
+    rows: &Rows<'_>,
+    listed: &'static Listed,
+    threads: u32,
+    width: Width,
+    tuning: &Registers,
+) -> &'static Listed {
+    let key = Key {
+        ahead: true,
+        ..listed.key
+    };
+    let Some(ahead) = rows.kernels(width).into_iter().find(|other| other.key == key) else {
+        return listed;
+    };
+    let teams = rows.resident_blocks(ahead, threads, 0) * u64::from(key.teams(threads));
+    if rows.rows / teams >= tuning.ahead_rows {
+        ahead
+    } else {
+        listed
+    }
 }
 
 /// Blocks of the grid: no more than there are rows for; so many as run at once, where a team's rows follow each other closely.
@@ -100,7 +107,7 @@ pub(super) fn grid(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> u64 {
     let Choice { listed, threads } = choice;
     let teams = u64::from(listed.key.teams(threads));
     let most = match listed.key.ahead || tuning.waves == 1 {
-        true => resident_teams(rows, listed, threads) / teams,
+        true => rows.resident_blocks(listed, threads, 0),
         false => u64::from(rows.gpu.sms) * u64::from(tuning.waves * (rows.gpu.threads_per_sm / threads).max(1)),
     };
     rows.rows.div_ceil(teams).min(most)
