@@ -92,6 +92,7 @@ enum Properties {
 
 #[derive(Serialize)]
 struct Kernel<'a> {
+    family: &'a str,
     entry: &'a str,
     grid: u32,
     block: u32,
@@ -200,7 +201,8 @@ impl Candidate<'_> {
 impl Kernel<'_> {
     fn of(kernel: &isonorm::Kernel) -> Kernel<'_> {
         Kernel {
-            entry: &kernel.entry,
+            family: kernel.family,
+            entry: kernel.entry,
             grid: kernel.grid,
             block: kernel.block,
             cluster: kernel.cluster,

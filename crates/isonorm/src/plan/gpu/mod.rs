@@ -78,9 +78,9 @@ pub(crate) enum GpuSchedule {
     Unsupported,
     Kernels {
         /// For tensors that start on [`VECTOR_BYTES`](rows::VECTOR_BYTES).
-        aligned: Schedule,
+        aligned: Box<Schedule>,
         /// For others, where there are kernels.
-        misaligned: Option<Schedule>,
+        misaligned: Option<Box<Schedule>>,
     },
 }
 
@@ -199,7 +199,7 @@ impl GpuPlan {
     /// What runs where some tensor does not.
     pub(crate) fn misaligned(&self) -> Option<&Schedule> {
         match &self.schedule {
-            GpuSchedule::Kernels { misaligned, .. } => misaligned.as_ref(),
+            GpuSchedule::Kernels { misaligned, .. } => misaligned.as_deref(),
             _ => None,
         }
     }

@@ -106,12 +106,11 @@ impl Tiles {
 
     fn of(rows: &Rows<'_>, owner: Owner, width: Width) -> Result<Tiles, String> {
         let mut kernels = rows.kernels(width).into_iter();
-        let listed = kernels
-            .find(|listed| listed.key.owner == owner)
-            .ok_or_else(|| match width {
-                Width::Vector => "there is no such kernel",
-                Width::Element => "there is no such kernel for single elements",
-            })?;
+        let found = kernels.find(|listed| listed.key.owner == owner);
+        let listed = found.ok_or(match width {
+            Width::Vector => "there is no such kernel",
+            Width::Element => "there is no such kernel for single elements",
+        })?;
         let key = &listed.key;
         let head = key.shared_bytes(LONG.threads, 0);
         let tile_bytes = key.shared_bytes(LONG.threads, 1) - head;

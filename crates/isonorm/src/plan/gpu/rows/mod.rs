@@ -148,7 +148,10 @@ pub(super) fn plan(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties, candidate
     candidates.extend(why);
     let misaligned = elements;
     match aligned {
-        Some(aligned) => GpuSchedule::Kernels { aligned, misaligned },
+        Some(aligned) => GpuSchedule::Kernels {
+            aligned: Box::new(aligned),
+            misaligned: misaligned.map(Box::new),
+        },
         None => GpuSchedule::Unsupported,
     }
 }
