@@ -4,6 +4,7 @@ use isonorm_math::{Activation, BackwardCoefficients, Element, Normalizer, Pointw
 
 use super::{
     AffineMap, CHUNK, Chunks, Coefficient, Deactivate, Dest, Each, NoResidual, Residual, Route, Source, rounds,
+    unrounded,
 };
 use crate::cpu::isa::Vectors;
 
@@ -16,23 +17,17 @@ pub(in crate::cpu) trait Gradient<A>: Copy {
     fn part(self, start: usize, len: usize) -> Self;
 }
 
-/// What is done with the gradient of a chunk: compiled for each kind of [`Gradient`].
-pub(in crate::cpu) trait GradientVisitor<T: Element> {
-    /// Does it.
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, results: &mut Results<T>) -> Option<Replacement>;
+/// What is done with the gradients of a chunk: compiled for each kind of [`Gradient`].
+pub(in crate::cpu) trait GradientVisitor<A> {
+    /// Does it for the chunk's `row`-th row.
+    fn visit<G: Gradient<A>>(&mut self, row: usize, gradient: G, results: Results<'_, A>);
 }
 
-/// Working space for the results of a chunk: as they are computed, and as they are stored. The latter may hold what replaces `dy`.
-#[repr(align(64))]
-pub(in crate::cpu) struct Results<T: Element> {
-    computed: [T::Acc; CHUNK],
-    stored: [T; CHUNK],
+/// Where the results of a row go; `None` where they are not wanted.
+pub(in crate::cpu) struct Results<'r, A> {
+    dx: Option<&'r mut [A]>,
+    dresidual: Option<&'r mut [A]>,
 }
-
-/// Results of a chunk have been collected and are to replace its `dy`, which its gradient may still borrow. Made by
-/// [`InputGradient::write`] alone, so where no other task touches the chunk.
-#[must_use]
-pub(in crate::cpu) struct Replacement(());
 
 /// Computed from the tensors wherever it is needed: cheaper than to store it, where the activation is.
 #[derive(Clone, Copy)]
@@ -101,22 +96,88 @@ pub(in crate::cpu) struct BackwardSpace<T: Element> {
     xhat: [T::Acc; CHUNK],
     g: [T::Acc; CHUNK],
     z: [T::Acc; CHUNK],
-    results: Results<T>,
+    dx: OutputSpace<T>,
+    dresidual: OutputSpace<T>,
+}
+
+/// Results of a chunk: before they are rounded, and before they are moved where they belong.
+struct OutputSpace<T: Element> {
+    computed: [T::Acc; CHUNK],
+    stored: [T; CHUNK],
 }
 
 impl<T: Element> BackwardSpace<T> {
     #[inline(always)]
     pub(in crate::cpu) fn new() -> BackwardSpace<T> {
         let zeros = [T::Acc::ZERO; CHUNK];
+        let output = || OutputSpace {
+            computed: zeros,
+            stored: [T::default(); CHUNK],
+        };
         BackwardSpace {
             xhat: zeros,
             g: zeros,
             z: zeros,
-            results: Results {
-                computed: zeros,
-                stored: [T::default(); CHUNK],
-            },
+            dx: output(),
+            dresidual: output(),
         }
+    }
+}
+
+/// An output of a chunk while it is computed.
+struct Output<'s, 'a, T: Element> {
+    dest: &'s Dest<'a, T>,
+    at: (usize, usize),
+    route: Route,
+    space: &'s mut OutputSpace<T>,
+}
+
+impl<'s, 'a, T: Element> Output<'s, 'a, T> {
+    #[inline(always)]
+    fn new(
+        dest: Option<&'s Dest<'a, T>>,
+        route: Route,
+        at: (usize, usize),
+        space: &'s mut OutputSpace<T>,
+    ) -> Option<Output<'s, 'a, T>> {
+        let dest = dest?;
+        Some(Output {
+            dest,
+            at,
+            route: route.of_chunk(dest, at),
+            space,
+        })
+    }
+
+    /// Where to compute it.
+    ///
+    /// # Safety
+    /// As for [`Route::first`].
+    #[inline(always)]
+    unsafe fn place(&mut self) -> &mut [T::Acc] {
+        let OutputSpace { computed, stored } = &mut *self.space;
+        // SAFETY: this function's contract.
+        let to = unsafe { self.route.first(self.dest, self.at, stored) };
+        match unrounded(to) {
+            Some(to) => to,
+            None => &mut computed[..self.at.1],
+        }
+    }
+
+    /// Rounds it, and moves it where it belongs.
+    ///
+    /// # Safety
+    /// No other task touches these elements, and this task holds no borrow of them.
+    #[inline(always)]
+    unsafe fn finish(self, vectors: Vectors) {
+        let OutputSpace { computed, stored } = self.space;
+        if rounds::<T>() {
+            // SAFETY: this function's contract.
+            let to = unsafe { self.route.first(self.dest, self.at, stored) };
+            vectors.round(&computed[..self.at.1], to);
+        }
+        // SAFETY: this function's contract.
+        unsafe { self.route.finish(self.dest, self.at, stored) };
     }
 }
 
@@ -170,59 +231,101 @@ impl<'a, T: Element> BackwardElements<'a, T> {
         }
     }
 
-    /// Shows the gradient of the `len <= CHUNK` elements at `offset` to a visitor.
+    /// Shows the gradients of a chunk to a visitor: as many rows of `len` elements as there are normalizers, from `offset` on,
+    /// [`CHUNK`] elements at most in all. If it `writes`, the visitor is to fill its results.
+    ///
+    /// # Safety
+    /// If it writes: no other task touches these elements.
     #[inline(always)]
-    pub(in crate::cpu) fn chunk<N, W, V>(
+    pub(in crate::cpu) unsafe fn chunk<N, W, V>(
         &self,
         (offset, len): (usize, usize),
-        n: N,
-        a: W,
+        writes: bool,
+        (normalizers, a): (&[N], W),
         space: &mut BackwardSpace<T>,
-        visitor: V,
+        visitor: &mut V,
     ) where
         N: Coefficient<Normalizer<T::Acc>>,
         W: Coefficient<AffineMap<T::Acc>>,
-        V: GradientVisitor<T>,
+        V: GradientVisitor<T::Acc>,
     {
-        let BackwardSpace { xhat, g, z, results } = space;
-        let (n, a) = (n.part(0, len), a.part(0, len));
-        let (x, dy) = (self.x.slice(offset, len), self.dy.slice(offset, len));
-        let residual = self.residual.as_ref().map(|r| Each(r.slice(offset, len)));
-        macro_rules! computed {
-            ($residual:expr, $activation:expr) => {
-                Computed {
-                    x,
-                    dy,
-                    n,
-                    a,
-                    residual: $residual,
-                    activation: $activation,
+        let BackwardSpace {
+            xhat,
+            g,
+            z,
+            dx,
+            dresidual,
+        } = space;
+        let at = (offset, len * normalizers.len());
+        let (x, dy) = (self.x.slice(at.0, at.1), self.dy.slice(at.0, at.1));
+        let residual = self.residual.as_ref().map(|r| Each(r.slice(at.0, at.1)));
+        let mut dx = Output::new(self.dx.as_ref().filter(|_| writes), self.route, at, dx);
+        let mut dresidual = Output::new(self.dresidual.as_ref().filter(|_| writes), self.route, at, dresidual);
+        // SAFETY: this function's contract; in place the route is another than straight.
+        let mut to_dx = dx.as_mut().map(|dx| unsafe { dx.place() });
+        // SAFETY: as above.
+        let mut to_dresidual = dresidual.as_mut().map(|dresidual| unsafe { dresidual.place() });
+        macro_rules! visit_rows {
+            (|$start:ident, $n:ident| $gradient:expr) => {
+                for (row, n) in normalizers.iter().enumerate() {
+                    let ($start, $n) = (row * len, *n);
+                    let results = Results {
+                        dx: match &mut to_dx {
+                            Some(to) => Some(&mut to[$start..$start + len]),
+                            None => None,
+                        },
+                        dresidual: match &mut to_dresidual {
+                            Some(to) => Some(&mut to[$start..$start + len]),
+                            None => None,
+                        },
+                    };
+                    visitor.visit(row, $gradient, results);
                 }
             };
         }
-        let replacement = match (self.activation, residual) {
-            (Activation::Identity, _) => visitor.visit(computed!(NoResidual, Identity), results),
-            (Activation::Relu, None) => visitor.visit(computed!(NoResidual, Relu), results),
-            (Activation::Relu, Some(residual)) => visitor.visit(computed!(residual, Relu), results),
+        macro_rules! computed {
+            ($residual:expr, $activation:expr) => {
+                visit_rows!(|start, n| Computed {
+                    x: &x[start..start + len],
+                    dy: &dy[start..start + len],
+                    n: n.part(0, len),
+                    a: a.part(0, len),
+                    residual: Residual::<T::Acc>::part($residual, start, len),
+                    activation: $activation,
+                })
+            };
+        }
+        match (self.activation, residual) {
+            (Activation::Identity, _) => computed!(NoResidual, Identity),
+            (Activation::Relu, None) => computed!(NoResidual, Relu),
+            (Activation::Relu, Some(residual)) => computed!(residual, Relu),
             (activation, residual) => {
-                let (xhat, g, z) = (&mut xhat[..len], &mut g[..len], &mut z[..len]);
-                for i in 0..len {
-                    xhat[i] = n.at(i).apply(x[i].to_acc());
+                let (xhat, g, z) = (&mut xhat[..at.1], &mut g[..at.1], &mut z[..at.1]);
+                for (row, n) in normalizers.iter().enumerate() {
+                    let start = row * len;
+                    let (x, n) = (&x[start..start + len], n.part(0, len));
+                    for (i, xhat) in xhat[start..start + len].iter_mut().enumerate() {
+                        *xhat = n.at(i).apply(x[i].to_acc());
+                    }
+                    let (xhat, z) = (&xhat[start..start + len], &mut z[start..start + len]);
+                    match residual {
+                        None => preactivation(xhat, a, NoResidual, z),
+                        Some(residual) => preactivation(xhat, a, Residual::<T::Acc>::part(residual, start, len), z),
+                    }
                 }
-                match residual {
-                    None => preactivation(xhat, a, NoResidual, z),
-                    Some(residual) => preactivation(xhat, a, residual, z),
-                }
-                for i in 0..len {
-                    g[i] = dy[i].to_acc();
+                for (g, dy) in g.iter_mut().zip(dy) {
+                    *g = dy.to_acc();
                 }
                 self.vectors.run(Deactivate { activation, z, g });
-                visitor.visit(Prepared { xhat, g }, results)
+                let prepared = Prepared { xhat, g };
+                visit_rows!(|start, _n| prepared.part(start, len));
             }
-        };
-        if let (Some(Replacement(())), Some(dx)) = (replacement, &self.dx) {
-            // SAFETY: by the contract of `InputGradient::new` no other task touches this chunk, and its borrows have ended.
-            unsafe { Route::InPlace.finish(dx, (offset, len), &results.stored) };
+        }
+        // SAFETY: this function's contract; no borrow of these elements is used any more.
+        unsafe {
+            for output in [dresidual, dx].into_iter().flatten() {
+                output.finish(self.vectors);
+            }
         }
     }
 }
@@ -237,108 +340,48 @@ fn preactivation<A: Real, W: Coefficient<AffineMap<A>>, R: Residual<A>>(xhat: &[
     }
 }
 
-/// Writes the gradients of a chunk: `dx = rstd·(w·g − mean_g − x̂·mean_gx)` and that of the residual, `g`.
+/// What the gradient of the input is computed with, besides that of the normalized.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct InputGradient<'e, 'a, T, N, W, M> {
-    elements: &'e BackwardElements<'a, T>,
-    at: (usize, usize),
-    n: N,
-    a: W,
-    means: M,
+pub(in crate::cpu) struct InputGradient<N, W, M> {
+    pub(in crate::cpu) n: N,
+    pub(in crate::cpu) a: W,
+    pub(in crate::cpu) means: M,
 }
 
-impl<'e, 'a, T, N, W, M> InputGradient<'e, 'a, T, N, W, M>
-where
-    T: Element,
-    N: Coefficient<Normalizer<T::Acc>>,
-    W: Coefficient<AffineMap<T::Acc>>,
-    M: Coefficient<BackwardCoefficients<T::Acc>>,
-{
-    /// For the `len` elements at `offset`, whose gradient it will be given.
-    ///
-    /// # Safety
-    /// While this value lives, no other task touches these elements.
+impl<N, W, M> InputGradient<N, W, M> {
+    /// Writes `dx = rstd·(w·g − mean_g − x̂·mean_gx)`, and the gradient of the residual, `g`, where they are wanted.
     #[inline(always)]
-    pub(in crate::cpu) unsafe fn new(
-        elements: &'e BackwardElements<'a, T>,
-        (offset, len): (usize, usize),
-        n: N,
-        a: W,
-        means: M,
-    ) -> InputGradient<'e, 'a, T, N, W, M> {
-        InputGradient {
-            elements,
-            at: (offset, len),
-            n: n.part(0, len),
-            a: a.part(0, len),
-            means: means.part(0, len),
-        }
-    }
-
-    /// Writes; where `dx` goes over `dy`, which `gradient` borrows, leaves it in `results` and says so.
-    #[inline(always)]
-    pub(in crate::cpu) fn write<G: Gradient<T::Acc>>(
-        self,
-        gradient: G,
-        results: &mut Results<T>,
-    ) -> Option<Replacement> {
-        let InputGradient {
-            elements,
-            at,
-            n,
-            a,
-            means,
-        } = self;
-        let BackwardElements {
-            dx, dresidual, route, ..
-        } = elements;
-        let len = at.1;
-        let gradient = gradient.part(0, len);
-        let Results { computed, stored } = results;
-        if let Some(dresidual) = dresidual {
-            let route = route.of_chunk(dresidual, at);
-            // SAFETY: `new`'s contract; only the straight route writes here, and then nothing is in place.
-            let to = unsafe { route.first(dresidual, at, stored) };
-            if rounds::<T>() {
-                let computed = &mut computed[..len];
-                for (i, g) in computed.iter_mut().enumerate() {
-                    *g = gradient.at(i).1;
-                }
-                elements.vectors.round(computed, to);
-            } else {
-                let to = &mut to[..len];
-                for (i, to) in to.iter_mut().enumerate() {
-                    *to = T::from_acc(gradient.at(i).1);
-                }
+    #[expect(
+        clippy::needless_range_loop,
+        reason = "with an iterator the bounds checks of the coefficients would stay in the loop"
+    )]
+    pub(in crate::cpu) fn write<A, G>(self, gradient: G, results: Results<'_, A>)
+    where
+        A: Real,
+        G: Gradient<A>,
+        N: Coefficient<Normalizer<A>>,
+        W: Coefficient<AffineMap<A>>,
+        M: Coefficient<BackwardCoefficients<A>>,
+    {
+        if let Some(to) = results.dresidual {
+            let gradient = gradient.part(0, to.len());
+            for i in 0..to.len() {
+                to[i] = gradient.at(i).1;
             }
-            // SAFETY: `new`'s contract; the residual's gradient is memory of its own.
-            unsafe { route.finish(dresidual, at, stored) };
         }
-        if let Some(dx) = dx {
-            let route = route.of_chunk(dx, at);
-            // SAFETY: as above.
-            let to = unsafe { route.first(dx, at, stored) };
-            let (n, a, means) = (n.part(0, len), a.part(0, len), means.part(0, len));
-            if rounds::<T>() {
-                let computed = &mut computed[..len];
-                for (i, dx) in computed.iter_mut().enumerate() {
-                    let (xhat, g) = gradient.at(i);
-                    *dx = input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i));
-                }
-                elements.vectors.round(computed, to);
-            } else {
-                let to = &mut to[..len];
-                for (i, to) in to.iter_mut().enumerate() {
-                    let (xhat, g) = gradient.at(i);
-                    *to = T::from_acc(input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i)));
-                }
+        if let Some(to) = results.dx {
+            let InputGradient { n, a, means } = self;
+            let len = to.len();
+            let (gradient, n, a, means) = (
+                gradient.part(0, len),
+                n.part(0, len),
+                a.part(0, len),
+                means.part(0, len),
+            );
+            for i in 0..len {
+                let (xhat, g) = gradient.at(i);
+                to[i] = input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i));
             }
-            if route == Route::InPlace {
-                return Some(Replacement(()));
-            }
-            // SAFETY: `new`'s contract; out of place `dx` is memory of its own.
-            unsafe { route.finish(dx, at, stored) };
         }
-        None
     }
 }

@@ -1,8 +1,12 @@
 use isonorm_math::activation::{Identity, Relu};
 use isonorm_math::{Activation, Element, Normalizer, Pointwise, Real};
 
-use super::{Activate, AffineMap, CHUNK, Chunks, Coefficient, Dest, Each, NoResidual, Residual, Route, Source, rounds};
+use super::{
+    Activate, AffineMap, All, CHUNK, Chunks, Coefficient, Dest, Each, NoResidual, Residual, Route, Source, rounds,
+    unrounded,
+};
 use crate::cpu::isa::Vectors;
+use crate::cpu::statistics::BATCH;
 
 /// Working space of a forward task, which its chunks use one after the other.
 #[repr(align(64))]
@@ -68,34 +72,73 @@ impl<'a, T: Element> ForwardElements<'a, T> {
     {
         // All chunks but the first begin on a cache line.
         for (start, len) in Chunks::new(len, self.y.past_line(offset)) {
-            let at = (offset + start, len);
+            let n = [n.part(start, len)];
             // SAFETY: this function's contract.
-            unsafe { self.chunk(at, n.part(start, len), a.part(start, len), space) };
+            unsafe { self.chunk((offset + start, len), &n, a.part(start, len), space) };
         }
     }
 
-    /// Computes `y` of a chunk.
+    /// Computes `y` of consecutive short rows of `len` elements, the first at `offset`: each has a normalizer of its own, all
+    /// have the same weight and bias.
     ///
     /// # Safety
     /// No other task touches these elements.
     #[inline(always)]
-    unsafe fn chunk<N, W>(&self, at: (usize, usize), n: N, a: W, space: &mut ForwardSpace<T>)
+    pub(in crate::cpu) unsafe fn run_rows<W>(
+        &self,
+        (offset, len): (usize, usize),
+        normalizers: &[Normalizer<T::Acc>],
+        a: W,
+        space: &mut ForwardSpace<T>,
+    ) where
+        W: Coefficient<AffineMap<T::Acc>>,
+    {
+        let rows = CHUNK / len;
+        for (i, normalizers) in normalizers.chunks(rows).enumerate() {
+            let mut each = [All(Normalizer::default()); BATCH];
+            let each = &mut each[..normalizers.len()];
+            for (n, normalizer) in each.iter_mut().zip(normalizers) {
+                *n = All(*normalizer);
+            }
+            // SAFETY: this function's contract.
+            unsafe { self.chunk((offset + i * rows * len, len), each, a, space) };
+        }
+    }
+
+    /// Computes `y` of a chunk: as many rows of `len` elements as there are normalizers, from `offset` on.
+    ///
+    /// # Safety
+    /// No other task touches these elements.
+    #[inline(always)]
+    unsafe fn chunk<N, W>(&self, (offset, len): (usize, usize), normalizers: &[N], a: W, space: &mut ForwardSpace<T>)
     where
         N: Coefficient<Normalizer<T::Acc>>,
         W: Coefficient<AffineMap<T::Acc>>,
     {
         let ForwardSpace { z, out } = space;
-        let (x, len) = (self.x.slice(at.0, at.1), at.1);
+        let at = (offset, len * normalizers.len());
+        let x = self.x.slice(at.0, at.1);
         let residual = self.residual.as_ref().map(|r| Each(r.slice(at.0, at.1)));
         let route = self.route.of_chunk(&self.y, at);
         // SAFETY: this function's contract; only the straight route writes `y` here, and then it is not `x`.
         let to = unsafe { route.first(&self.y, at, out) };
         let fused = matches!(self.activation, Activation::Identity | Activation::Relu);
-        if fused && !rounds::<T>() {
-            self.map(x, (n, a), residual, to);
-        } else {
-            let z = &mut z[..len];
-            self.map(x, (n, a), residual, z);
+        let mapped = match unrounded(to) {
+            Some(to) if fused => to,
+            _ => &mut z[..at.1],
+        };
+        for (row, n) in normalizers.iter().enumerate() {
+            let start = row * len;
+            let residual = residual.map(|r| Coefficient::part(r, start, len));
+            self.map(
+                &x[start..start + len],
+                (*n, a),
+                residual,
+                &mut mapped[start..start + len],
+            );
+        }
+        if !fused || rounds::<T>() {
+            let z = &mut z[..at.1];
             if !fused {
                 let activation = self.activation;
                 self.vectors.run(Activate { activation, z });
@@ -108,9 +151,8 @@ impl<'a, T: Element> ForwardElements<'a, T> {
 
     /// `to = act(x̂·weight + bias + residual)` for ReLU; otherwise what `act` is yet to be applied to.
     #[inline(always)]
-    fn map<U, N, W>(&self, x: &[T], (n, a): (N, W), residual: Option<Each<'_, T>>, to: &mut [U])
+    fn map<N, W>(&self, x: &[T], (n, a): (N, W), residual: Option<Each<'_, T>>, to: &mut [T::Acc])
     where
-        U: Element<Acc = T::Acc>,
         N: Coefficient<Normalizer<T::Acc>>,
         W: Coefficient<AffineMap<T::Acc>>,
     {
@@ -125,10 +167,9 @@ impl<'a, T: Element> ForwardElements<'a, T> {
 
 /// `to = act(x̂·weight + bias + residual)`.
 #[inline(always)]
-fn map<T, U, N, W, R, P>(x: &[T], (n, a): (N, W), residual: R, activation: P, to: &mut [U])
+fn map<T, N, W, R, P>(x: &[T], (n, a): (N, W), residual: R, activation: P, to: &mut [T::Acc])
 where
     T: Element,
-    U: Element<Acc = T::Acc>,
     N: Coefficient<Normalizer<T::Acc>>,
     W: Coefficient<AffineMap<T::Acc>>,
     R: Residual<T::Acc>,
@@ -138,6 +179,6 @@ where
     let (x, n, a, residual) = (&x[..len], n.part(0, len), a.part(0, len), residual.part(0, len));
     for i in 0..len {
         let z = a.at(i).apply(n.at(i).apply(x[i].to_acc()));
-        to[i] = U::from_acc(activation.apply(residual.add(i, z)));
+        to[i] = activation.apply(residual.add(i, z));
     }
 }

@@ -7,10 +7,10 @@
 mod backward;
 mod forward;
 
-pub(super) use backward::{
-    BackwardElements, BackwardSpace, Gradient, GradientVisitor, InputGradient, Replacement, Results,
-};
+pub(super) use backward::{BackwardElements, BackwardSpace, Gradient, GradientVisitor, InputGradient, Results};
 pub(super) use forward::{ForwardElements, ForwardSpace};
+
+use std::any::TypeId;
 
 use isonorm_math::normalize::affine;
 use isonorm_math::{Activation, BackwardCoefficients, Element, Normalizer, Real};
@@ -20,7 +20,7 @@ use super::memory::{Dest, Source};
 use super::stream;
 
 /// Elements of a chunk, the longest stretch that is worked on at once.
-pub(super) const CHUNK: usize = 512;
+pub(super) const CHUNK: usize = 1024;
 
 /// Something that each element of a stretch has: the same for all, or one each.
 pub(super) trait Coefficient<C>: Copy {
@@ -175,6 +175,14 @@ impl<T: Element> Residual<T::Acc> for Each<'_, T> {
 #[inline(always)]
 const fn rounds<T: Element>() -> bool {
     size_of::<T>() < size_of::<T::Acc>()
+}
+
+/// The elements as what is computed, where that is not rounded.
+#[inline(always)]
+fn unrounded<T: Element>(to: &mut [T]) -> Option<&mut [T::Acc]> {
+    let same = TypeId::of::<T>() == TypeId::of::<T::Acc>();
+    // SAFETY: the types are the same.
+    same.then(|| unsafe { &mut *(std::ptr::from_mut(to) as *mut [T::Acc]) })
 }
 
 /// The chunks of a stretch: where each starts, and how long it is.

@@ -6,7 +6,7 @@ use super::GroupLayout;
 use super::moments::{GroupMoments, measure_short_groups};
 use crate::Geometry;
 use crate::cpu::crew::Crew;
-use crate::cpu::elementwise::{AffineMap, All, Each, ForwardElements, ForwardSpace};
+use crate::cpu::elementwise::{AffineMap, All, CHUNK, Each, ForwardElements, ForwardSpace};
 use crate::cpu::isa::Kernel;
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::Parameters;
@@ -89,21 +89,19 @@ impl<T: Element> Kernel for Tasks<'_, '_, T> {
             if phase == Phase::Measure {
                 continue;
             }
-            if pass.plan.batch > 1 && pass.plan.per_element(pass.geometry) {
+            let len = pass.geometry.inner;
+            if pass.plan.batch > 1 && len <= CHUNK && pass.plan.per_element(pass.geometry) {
                 // Short rows: finding out where one lies would take as long as computing it.
                 let Parameters { weight, bias } = pass.parameters;
                 let affine = AffineMap {
                     weight: Each(weight),
                     bias: Each(bias),
                 };
-                let len = pass.geometry.inner;
-                for (group, normalizer) in groups.zip(normalizers) {
-                    // SAFETY: a group is one task's.
-                    unsafe {
-                        pass.elements
-                            .run((group * len, len), All(*normalizer), affine, &mut space)
-                    };
-                }
+                // SAFETY: a group is one task's.
+                unsafe {
+                    pass.elements
+                        .run_rows((groups.start * len, len), normalizers, affine, &mut space)
+                };
                 continue;
             }
             for (group, normalizer) in groups.zip(normalizers) {

@@ -7,7 +7,7 @@ use isonorm_math::{BackwardCoefficients, Element, Normalizer, Real};
 use super::{ColumnsBackward, TileCoefficients};
 use crate::cpu::columns::{LaneSums, gather};
 use crate::cpu::elementwise::{
-    AffineMap, All, BackwardSpace, Coefficient, Gradient, GradientVisitor, InputGradient, Replacement, Results,
+    AffineMap, All, BackwardSpace, Coefficient, Gradient, GradientVisitor, InputGradient, Results,
 };
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
@@ -52,18 +52,14 @@ impl<T: Element> Kernel for SumRows<'_, '_, '_, T> {
                     let (n, parameters) = (normalizer.first(at.1), pass.of_row(layout, row));
                     let a = All(parameters);
                     let mut of_row = GradientLanes::new();
-                    let visitor = SumLine {
+                    let mut visitor = SumLine {
                         len: at.1,
                         sums: &mut sums,
                         of_row: Some((parameters.weight, &mut of_row)),
-                        write: if writes {
-                            // SAFETY: these rows are this task's alone.
-                            Some(unsafe { InputGradient::new(&pass.elements, at, n, a, none) })
-                        } else {
-                            None
-                        },
+                        write: InputGradient { n, a, means: none },
                     };
-                    pass.elements.chunk(at, n, a, space, visitor);
+                    // SAFETY: these rows are this task's alone.
+                    unsafe { pass.elements.chunk(at, writes, (&[n], a), space, &mut visitor) };
                     let (gx, g) = of_row.take();
                     // SAFETY: these accumulators are this task's alone.
                     let [dweight, dbias] = unsafe { pass.gradients.of_chunk(chunk, layout.row_parameter(row), 1) };
@@ -73,18 +69,14 @@ impl<T: Element> Kernel for SumRows<'_, '_, '_, T> {
             } else {
                 for at in layout.lines(rows) {
                     let (n, a) = (normalizer.first(at.1), parameters.first(at.1));
-                    let visitor = SumLine {
+                    let mut visitor = SumLine {
                         len: at.1,
                         sums: &mut sums,
                         of_row: None,
-                        write: if writes {
-                            // SAFETY: these rows are this task's alone.
-                            Some(unsafe { InputGradient::new(&pass.elements, at, n, a, none) })
-                        } else {
-                            None
-                        },
+                        write: InputGradient { n, a, means: none },
                     };
-                    pass.elements.chunk(at, n, a, space, visitor);
+                    // SAFETY: as above.
+                    unsafe { pass.elements.chunk(at, writes, (&[n], a), space, &mut visitor) };
                 }
             }
             gather(&mut sums.gx, layout);
@@ -126,51 +118,59 @@ impl<T: Element> Kernel for WriteRows<'_, '_, '_, T> {
             for row in rows {
                 let at = (layout.offset(row), layout.width());
                 let (n, a) = (normalizer.first(at.1), All(pass.of_row(layout, row)));
+                let mut visitor = WriteLine(InputGradient {
+                    n,
+                    a,
+                    means: means.means(at.1),
+                });
                 // SAFETY: these rows are this task's alone.
-                let write = unsafe { InputGradient::new(&pass.elements, at, n, a, means.means(at.1)) };
-                pass.elements.chunk(at, n, a, space, WriteLine(write));
+                unsafe { pass.elements.chunk(at, true, (&[n], a), space, &mut visitor) };
             }
         } else {
             for at in layout.lines(rows) {
                 let (n, a) = (normalizer.first(at.1), parameters.first(at.1));
+                let mut visitor = WriteLine(InputGradient {
+                    n,
+                    a,
+                    means: means.means(at.1),
+                });
                 // SAFETY: as above.
-                let write = unsafe { InputGradient::new(&pass.elements, at, n, a, means.means(at.1)) };
-                pass.elements.chunk(at, n, a, space, WriteLine(write));
+                unsafe { pass.elements.chunk(at, true, (&[n], a), space, &mut visitor) };
             }
         }
     }
 }
 
 /// The first sweep over a line.
-struct SumLine<'s, A, I> {
+struct SumLine<'s, A, N, W, M> {
     len: usize,
     sums: &'s mut LaneSums<A>,
     /// What the sums of the columns are weighted by, and the sums of the row, when parameters differ by row.
     of_row: Option<(A, &'s mut GradientLanes<A>)>,
-    /// The results, when they do not depend on the sums.
-    write: Option<I>,
+    write: InputGradient<N, W, M>,
 }
 
-impl<T, N, W, M> GradientVisitor<T> for SumLine<'_, T::Acc, InputGradient<'_, '_, T, N, W, M>>
+impl<A, N, W, M> GradientVisitor<A> for SumLine<'_, A, N, W, M>
 where
-    T: Element,
-    N: Coefficient<Normalizer<T::Acc>>,
-    W: Coefficient<AffineMap<T::Acc>>,
-    M: Coefficient<BackwardCoefficients<T::Acc>>,
+    A: Real,
+    N: Coefficient<Normalizer<A>>,
+    W: Coefficient<AffineMap<A>>,
+    M: Coefficient<BackwardCoefficients<A>>,
 {
     #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, results: &mut Results<T>) -> Option<Replacement> {
+    fn visit<G: Gradient<A>>(&mut self, _row: usize, gradient: G, results: Results<'_, A>) {
         let SumLine {
             len,
             sums,
             of_row,
             write,
         } = self;
+        let len = *len;
         let (of_line, gx_sums, g_sums) = (gradient.part(0, len), &mut sums.gx[..len], &mut sums.g[..len]);
         if let Some((weight, of_row)) = of_row {
             for i in 0..len {
                 let (xhat, g) = of_line.at(i);
-                let wg = g * weight;
+                let wg = g * *weight;
                 gx_sums[i] = wg.mul_add(xhat, gx_sums[i]);
                 g_sums[i] += wg;
             }
@@ -182,25 +182,22 @@ where
                 g_sums[i] += g;
             }
         }
-        match write {
-            Some(write) => write.write(gradient, results),
-            None => None,
-        }
+        write.write(gradient, results);
     }
 }
 
 /// The second sweep over a line.
-struct WriteLine<I>(I);
+struct WriteLine<N, W, M>(InputGradient<N, W, M>);
 
-impl<T, N, W, M> GradientVisitor<T> for WriteLine<InputGradient<'_, '_, T, N, W, M>>
+impl<A, N, W, M> GradientVisitor<A> for WriteLine<N, W, M>
 where
-    T: Element,
-    N: Coefficient<Normalizer<T::Acc>>,
-    W: Coefficient<AffineMap<T::Acc>>,
-    M: Coefficient<BackwardCoefficients<T::Acc>>,
+    A: Real,
+    N: Coefficient<Normalizer<A>>,
+    W: Coefficient<AffineMap<A>>,
+    M: Coefficient<BackwardCoefficients<A>>,
 {
     #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, results: &mut Results<T>) -> Option<Replacement> {
-        self.0.write(gradient, results)
+    fn visit<G: Gradient<A>>(&mut self, _row: usize, gradient: G, results: Results<'_, A>) {
+        self.0.write(gradient, results);
     }
 }

@@ -7,7 +7,7 @@ use isonorm_math::{Element, Normalizer, Real};
 use super::{GroupSums, Means, Piece, RowsBackward, Sweep};
 use crate::cpu::crew::Crew;
 use crate::cpu::elementwise::{
-    AffineMap, All, BackwardSpace, Each, Gradient, GradientVisitor, InputGradient, Replacement, Results,
+    AffineMap, All, BackwardSpace, CHUNK, Each, Gradient, GradientVisitor, InputGradient, Results,
 };
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
@@ -73,27 +73,48 @@ impl<T: Element> Space<T> {
     }
 }
 
-/// One row's statistics, and a weight and bias for each element.
-type RowGradient<'e, 'a, 'w, T, A> = InputGradient<'e, 'a, T, All<Normalizer<A>>, AffineMap<Each<'w, A>>, Means<A>>;
-
-/// One sweep over a chunk of a row.
-struct SweepChunk<'s, 'w, 'e, 'a, T: Element> {
-    weight: Each<'w, T::Acc>,
-    sums: Option<&'s mut GradientLanes<T::Acc>>,
-    parameters: Option<Pair<'s, T::Acc>>,
-    write: Option<RowGradient<'e, 'a, 'w, T, T::Acc>>,
+/// One sweep over a chunk: rows, or a part of one, with the statistics and means of each.
+struct SweepChunk<'s, 'w, A> {
+    a: AffineMap<Each<'w, A>>,
+    normalizers: &'s [All<Normalizer<A>>],
+    means: &'s [Means<A>],
+    sums: Option<&'s mut GradientLanes<A>>,
+    parameters: Option<Pair<'s, A>>,
+    /// Where the sums of whole rows go.
+    totals: Option<&'s mut [GroupSums]>,
 }
 
-impl<T: Element> GradientVisitor<T> for SweepChunk<'_, '_, '_, '_, T> {
+impl<A: Real> GradientVisitor<A> for SweepChunk<'_, '_, A> {
     #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, results: &mut Results<T>) -> Option<Replacement> {
-        if let Some(sums) = self.sums {
-            sums.add_weighted(gradient, self.weight, self.parameters);
+    fn visit<G: Gradient<A>>(&mut self, row: usize, gradient: G, results: Results<'_, A>) {
+        if let Some(sums) = &mut self.sums {
+            let parameters = match &mut self.parameters {
+                Some([dweight, dbias]) => Some([&mut **dweight, &mut **dbias]),
+                None => None,
+            };
+            sums.add_weighted(gradient, self.a.weight, parameters);
+            if let Some(totals) = &mut self.totals {
+                totals[row].take(sums);
+            }
         }
-        match self.write {
-            Some(write) => write.write(gradient, results),
-            None => None,
-        }
+        let write = InputGradient {
+            n: self.normalizers[row],
+            a: self.a,
+            means: self.means[row],
+        };
+        write.write(gradient, results);
+    }
+}
+
+impl GroupSums {
+    /// Adds what is in the lanes, and leaves none there.
+    #[inline(always)]
+    fn take<A: Real>(&mut self, lanes: &mut GradientLanes<A>) {
+        let (gx, g) = lanes.take();
+        self.add(GroupSums {
+            gx: gx.to_f64(),
+            g: g.to_f64(),
+        });
     }
 }
 
@@ -221,6 +242,7 @@ impl<T: Element> SweepRows<'_, '_, '_, T> {
         let (pass, phase) = (self.pass, self.phase);
         let mut normalizers = [Normalizer::default(); BATCH];
         pass.statistics.normalizers(rows.start, &mut normalizers[..rows.len()]);
+        let normalizers = normalizers.map(All);
         let mut totals = [GroupSums::default(); BATCH];
         let mut means = [pass.means(None); BATCH];
         let mut sweep = pass.first_sweep();
@@ -228,14 +250,18 @@ impl<T: Element> SweepRows<'_, '_, '_, T> {
             sweep = Sweep::Write;
             totals[0] = pass.total(rows.start);
         }
+        // Short rows go several to a chunk.
+        let together = (CHUNK / pass.geometry.inner).clamp(1, pass.plan.batch);
         // A loop, though of two turns at most: the compiler is to see its body once.
         loop {
             if sweep == Sweep::Write {
-                for (means, total) in means.iter_mut().zip(&totals) {
+                for (means, total) in means.iter_mut().zip(&totals[..rows.len()]) {
                     *means = pass.means(Some(*total));
                 }
             }
-            for (i, row) in rows.clone().enumerate() {
+            for first in (0..rows.len()).step_by(together) {
+                let last = (first + together).min(rows.len());
+                let row = rows.start + first;
                 for block in self.blocks.clone() {
                     let piece = if pass.plan.batch > 1 {
                         // Finding out where a short row lies would take as long as computing it.
@@ -248,15 +274,17 @@ impl<T: Element> SweepRows<'_, '_, '_, T> {
                     } else {
                         pass.layout(row).piece(block, 0)
                     };
-                    let first = piece.inner - self.blocks.start * pass.plan.block_inner;
                     let staged = match &mut staging {
-                        Some([dweight, dbias]) if sweep.sums() => Some([
-                            &mut dweight[first..first + piece.len],
-                            &mut dbias[first..first + piece.len],
-                        ]),
+                        Some([dweight, dbias]) if sweep.sums() => Some([&mut **dweight, &mut **dbias]),
                         _ => None,
                     };
-                    totals[i].add(self.sweep_piece((sweep, piece), All(normalizers[i]), means[i], staged));
+                    self.sweep_piece(
+                        (sweep, piece),
+                        &normalizers[first..last],
+                        &means[first..last],
+                        staged,
+                        &mut totals[first..last],
+                    );
                 }
             }
             if sweep == Sweep::Write || phase == Phase::Sum || !pass.second_sweep() {
@@ -272,46 +300,49 @@ impl<T: Element> SweepRows<'_, '_, '_, T> {
         }
     }
 
-    /// One sweep over a piece of a row; returns its sums.
+    /// One sweep over a piece of a row; or over that row and those that follow it, as many as there are totals, when rows are
+    /// short.
     #[inline(always)]
     fn sweep_piece(
         &mut self,
         (sweep, piece): (Sweep, Piece),
-        n: All<Normalizer<T::Acc>>,
-        means: Means<T::Acc>,
+        normalizers: &[All<Normalizer<T::Acc>>],
+        means: &[Means<T::Acc>],
         mut staging: Option<Pair<'_, T::Acc>>,
-    ) -> GroupSums {
+        totals: &mut [GroupSums],
+    ) {
         let SweepRows { pass, space, .. } = self;
         let Parameters { weight, bias } = pass.parameters;
-        for (start, len) in pass.elements.chunks((piece.offset, piece.len), sweep.sums()) {
+        let several = totals.len() > 1;
+        let first_staged = self.blocks.start * pass.plan.block_inner;
+        for (start, len) in pass.elements.chunks((piece.offset, piece.len), sweep.sums() || several) {
             let (at, first) = ((piece.offset + start, len), piece.inner + start);
             let a = AffineMap {
                 weight: Each(&weight[first..first + len]),
                 bias: Each(&bias[first..first + len]),
             };
-            let visitor = SweepChunk {
-                weight: a.weight,
+            let staged = first - first_staged;
+            let mut visitor = SweepChunk {
+                a,
+                normalizers,
+                means,
                 sums: if sweep.sums() { Some(&mut space.lanes) } else { None },
                 parameters: match &mut staging {
-                    Some([dweight, dbias]) => Some([&mut dweight[start..start + len], &mut dbias[start..start + len]]),
+                    Some([dweight, dbias]) => {
+                        Some([&mut dweight[staged..staged + len], &mut dbias[staged..staged + len]])
+                    }
                     None => None,
                 },
-                write: if sweep.writes() {
-                    // SAFETY: this piece is this task's alone.
-                    Some(unsafe { InputGradient::new(&pass.elements, at, n, a, means) })
-                } else {
-                    None
-                },
+                totals: if several { Some(&mut *totals) } else { None },
             };
-            pass.elements.chunk(at, n, a, &mut space.chunk, visitor);
+            // SAFETY: this piece, and the rows that follow it, are this task's alone.
+            unsafe {
+                pass.elements
+                    .chunk(at, sweep.writes(), (normalizers, a), &mut space.chunk, &mut visitor)
+            };
         }
-        if !sweep.sums() {
-            return GroupSums::default();
-        }
-        let (gx, g) = space.lanes.take();
-        GroupSums {
-            gx: gx.to_f64(),
-            g: g.to_f64(),
+        if sweep.sums() && !several {
+            totals[0].take(&mut space.lanes);
         }
     }
 }

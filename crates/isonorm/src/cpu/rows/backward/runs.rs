@@ -7,9 +7,7 @@ use isonorm_math::{Element, Normalizer, Real};
 
 use super::{GroupLayout, GroupSums, Means, RowsBackward, Stretch, Sweep};
 use crate::cpu::crew::Crew;
-use crate::cpu::elementwise::{
-    AffineMap, All, BackwardSpace, Gradient, GradientVisitor, InputGradient, Replacement, Results,
-};
+use crate::cpu::elementwise::{AffineMap, All, BackwardSpace, Gradient, GradientVisitor, InputGradient, Results};
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
 use crate::plan::share;
@@ -44,25 +42,22 @@ impl<T: Element> Space<T> {
 }
 
 /// One group's statistics, and one weight and bias.
-type RunGradient<'e, 'a, T, A> = InputGradient<'e, 'a, T, All<Normalizer<A>>, All<AffineMap<A>>, Means<A>>;
+type RunGradient<A> = InputGradient<All<Normalizer<A>>, All<AffineMap<A>>, Means<A>>;
 
 /// One sweep over a chunk of a run.
-struct SweepChunk<'s, 'e, 'a, T: Element> {
+struct SweepChunk<'s, A> {
     len: usize,
-    sums: Option<&'s mut GradientLanes<T::Acc>>,
-    write: Option<RunGradient<'e, 'a, T, T::Acc>>,
+    sums: Option<&'s mut GradientLanes<A>>,
+    write: RunGradient<A>,
 }
 
-impl<T: Element> GradientVisitor<T> for SweepChunk<'_, '_, '_, T> {
+impl<A: Real> GradientVisitor<A> for SweepChunk<'_, A> {
     #[inline(always)]
-    fn visit<G: Gradient<T::Acc>>(self, gradient: G, results: &mut Results<T>) -> Option<Replacement> {
-        if let Some(sums) = self.sums {
+    fn visit<G: Gradient<A>>(&mut self, _row: usize, gradient: G, results: Results<'_, A>) {
+        if let Some(sums) = &mut self.sums {
             sums.add(gradient, self.len);
         }
-        match self.write {
-            Some(write) => write.write(gradient, results),
-            None => None,
-        }
+        self.write.write(gradient, results);
     }
 }
 
@@ -288,17 +283,14 @@ impl<T: Element> SweepPart<'_, '_, '_, T> {
         });
         for (start, len) in pass.elements.chunks((stretch.offset, stretch.len), sweep.sums()) {
             let at = (stretch.offset + start, len);
-            let visitor = SweepChunk {
+            let mut visitor = SweepChunk {
                 len,
                 sums: sweep.sums().then_some(&mut self.space.lanes),
-                write: if sweep.writes() {
-                    // SAFETY: this part is this task's alone.
-                    Some(unsafe { InputGradient::new(&pass.elements, at, n, a, means) })
-                } else {
-                    None
-                },
+                write: InputGradient { n, a, means },
             };
-            pass.elements.chunk(at, n, a, &mut self.space.chunk, visitor);
+            let space = &mut self.space.chunk;
+            // SAFETY: this part is this task's alone.
+            unsafe { pass.elements.chunk(at, sweep.writes(), (&[n], a), space, &mut visitor) };
         }
     }
 
