@@ -10,7 +10,7 @@
 use core::marker::PhantomData;
 use core::num::NonZero;
 
-use isonorm_math::{Moments, Normalizer, Real, normalize};
+use isonorm_math::{Moments, Normalizer, normalize};
 
 use super::access::{Access, Data, width};
 use super::epilogue::Epilogue;

@@ -8,7 +8,7 @@
 //! Squares are taken in `f32`: distances from about 1.8e19 on overflow, and such a row has rstd 0. A NaN or an infinity stays
 //! in its row.
 
-use isonorm_math::{Moments, Normalizer, Real};
+use isonorm_math::{Moments, Normalizer};
 
 use super::access::{Access, Data, Span};
 use super::forward::Args;
