@@ -52,7 +52,6 @@ macro_rules! modules {
 modules! {
     "rows_forward_lanes" for 80;
     "rows_forward_block" for 80;
-    "rows_forward_wide" for 80;
     "rows_forward_piecewise" for 80;
     "rows_forward_any" for 80;
     "rows_forward_runs_piecewise" for 80;
@@ -63,8 +62,6 @@ modules! {
     "rows_long_runs" for 80;
     "rows_long_elements" for 80;
     "rows_long_elements_runs" for 80;
-    "rows_cluster" for 90;
-    "rows_cluster_runs" for 90;
     "rows_long_plain" for 80;
     "rows_long_runs_plain" for 80;
     "rows_cluster_plain" for 90;

@@ -54,10 +54,9 @@ impl Module {
 }
 
 /// The families of kernels for rows.
-const ROWS: [&str; 23] = [
+const ROWS: [&str; 20] = [
     "rows_forward_lanes",
     "rows_forward_block",
-    "rows_forward_wide",
     "rows_forward_piecewise",
     "rows_forward_any",
     "rows_forward_runs_piecewise",
@@ -68,8 +67,6 @@ const ROWS: [&str; 23] = [
     "rows_long_runs",
     "rows_long_elements",
     "rows_long_elements_runs",
-    "rows_cluster",
-    "rows_cluster_runs",
     "rows_long_plain",
     "rows_long_runs_plain",
     "rows_cluster_plain",
@@ -83,14 +80,12 @@ const ROWS: [&str; 23] = [
 /// As `Key::max_threads` has it: what a kernel holds and does leaves room for so many.
 fn max_threads(family: &str) -> fn(&str) -> u32 {
     match family {
-        "rows_forward_lanes"
-        | "rows_forward_block"
-        | "rows_forward_wide"
-        | "rows_forward_piecewise"
-        | "rows_forward_runs_piecewise" => |kernel| {
-            let short = kernel.contains("_v1") || kernel.contains("_v2");
-            if short { 1024 } else { 512 }
-        },
+        "rows_forward_lanes" | "rows_forward_block" | "rows_forward_piecewise" | "rows_forward_runs_piecewise" => {
+            |kernel| {
+                let short = kernel.contains("_v1") || kernel.contains("_v2");
+                if short { 1024 } else { 512 }
+            }
+        }
         _ => |_| 512,
     }
 }

@@ -167,8 +167,7 @@ impl Key {
         }
         name += match (self.class, self.owner) {
             (Class::Plain, _) if self.is_long() || self.pass == Pass::Backward => "_plain",
-            (Class::Plain, _) if self.accesses > 2 => "_wide",
-            (Class::Plain, Owner::Lanes(_)) => "_lanes",
+            (Class::Plain, Owner::Lanes(_)) if self.accesses <= 2 => "_lanes",
             (Class::Plain, _) => "_block",
             (Class::Piecewise, _) => "_piecewise",
             (Class::Any, _) if self.width == Width::Element || self.is_long() || self.pass == Pass::Backward => "",

@@ -9,75 +9,47 @@ macro_rules! forward_kernels {
     ($receive:ident) => {
         $receive! {
             "rows_forward_lanes" by forward {
-                layer_lanes8_v1: Centred, Lanes<8>, Vectors, 1, ByColumn, Plain, false, false;
                 layer_lanes8_v1_ahead: Centred, Lanes<8>, Vectors, 1, ByColumn, Plain, false, true;
-                layer_lanes16_v1: Centred, Lanes<16>, Vectors, 1, ByColumn, Plain, false, false;
                 layer_lanes16_v1_ahead: Centred, Lanes<16>, Vectors, 1, ByColumn, Plain, false, true;
-                layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByColumn, Plain, false, false;
                 layer_warp_v1_ahead: Centred, Lanes<32>, Vectors, 1, ByColumn, Plain, false, true;
-                layer_warp_v2: Centred, Lanes<32>, Vectors, 2, ByColumn, Plain, false, false;
                 layer_warp_v2_ahead: Centred, Lanes<32>, Vectors, 2, ByColumn, Plain, false, true;
-                rms_lanes8_v1: Uncentred, Lanes<8>, Vectors, 1, ByColumn, Plain, false, false;
                 rms_lanes8_v1_ahead: Uncentred, Lanes<8>, Vectors, 1, ByColumn, Plain, false, true;
-                rms_lanes16_v1: Uncentred, Lanes<16>, Vectors, 1, ByColumn, Plain, false, false;
                 rms_lanes16_v1_ahead: Uncentred, Lanes<16>, Vectors, 1, ByColumn, Plain, false, true;
-                rms_warp_v1: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Plain, false, false;
                 rms_warp_v1_ahead: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Plain, false, true;
-                rms_warp_v2: Uncentred, Lanes<32>, Vectors, 2, ByColumn, Plain, false, false;
                 rms_warp_v2_ahead: Uncentred, Lanes<32>, Vectors, 2, ByColumn, Plain, false, true;
             }
             "rows_forward_block" by forward {
-                layer_block_v1: Centred, Block, Vectors, 1, ByColumn, Plain, false, false;
-                layer_block_v1_ahead: Centred, Block, Vectors, 1, ByColumn, Plain, false, true;
-                layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Plain, false, false;
                 layer_block_v2_ahead: Centred, Block, Vectors, 2, ByColumn, Plain, false, true;
-                rms_block_v1: Uncentred, Block, Vectors, 1, ByColumn, Plain, false, false;
-                rms_block_v1_ahead: Uncentred, Block, Vectors, 1, ByColumn, Plain, false, true;
-                rms_block_v2: Uncentred, Block, Vectors, 2, ByColumn, Plain, false, false;
                 rms_block_v2_ahead: Uncentred, Block, Vectors, 2, ByColumn, Plain, false, true;
-            }
-            "rows_forward_wide" by forward {
                 layer_warp_v4: Centred, Lanes<32>, Vectors, 4, ByColumn, Plain, false, false;
-                layer_block_v4: Centred, Block, Vectors, 4, ByColumn, Plain, false, false;
                 layer_block_v8: Centred, Block, Vectors, 8, ByColumn, Plain, false, false;
                 rms_warp_v4: Uncentred, Lanes<32>, Vectors, 4, ByColumn, Plain, false, false;
-                rms_block_v4: Uncentred, Block, Vectors, 4, ByColumn, Plain, false, false;
                 rms_block_v8: Uncentred, Block, Vectors, 8, ByColumn, Plain, false, false;
             }
             "rows_forward_piecewise" by forward {
                 layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByColumn, Piecewise, true, false;
-                layer_block_v1: Centred, Block, Vectors, 1, ByColumn, Piecewise, true, false;
                 layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Piecewise, true, false;
                 layer_block_v4: Centred, Block, Vectors, 4, ByColumn, Piecewise, true, false;
                 rms_warp_v1: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Piecewise, true, false;
-                rms_block_v1: Uncentred, Block, Vectors, 1, ByColumn, Piecewise, true, false;
                 rms_block_v2: Uncentred, Block, Vectors, 2, ByColumn, Piecewise, true, false;
                 rms_block_v4: Uncentred, Block, Vectors, 4, ByColumn, Piecewise, true, false;
             }
             "rows_forward_any" by forward {
                 layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByColumn, Any, true, false;
-                layer_block_v1: Centred, Block, Vectors, 1, ByColumn, Any, true, false;
                 layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Any, true, false;
                 rms_warp_v1: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Any, true, false;
-                rms_block_v1: Uncentred, Block, Vectors, 1, ByColumn, Any, true, false;
                 rms_block_v2: Uncentred, Block, Vectors, 2, ByColumn, Any, true, false;
             }
             "rows_forward_runs_piecewise" by forward {
-                layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByRun, Piecewise, true, false;
                 layer_warp_v2: Centred, Lanes<32>, Vectors, 2, ByRun, Piecewise, true, false;
-                layer_block_v1: Centred, Block, Vectors, 1, ByRun, Piecewise, true, false;
                 layer_block_v2: Centred, Block, Vectors, 2, ByRun, Piecewise, true, false;
                 layer_block_v4: Centred, Block, Vectors, 4, ByRun, Piecewise, true, false;
-                given_block_v1: Given, Block, Vectors, 1, ByRun, Piecewise, true, false;
                 given_block_v4: Given, Block, Vectors, 4, ByRun, Piecewise, true, false;
             }
             "rows_forward_runs_any" by forward {
-                layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByRun, Any, true, false;
                 layer_warp_v2: Centred, Lanes<32>, Vectors, 2, ByRun, Any, true, false;
-                layer_block_v1: Centred, Block, Vectors, 1, ByRun, Any, true, false;
                 layer_block_v2: Centred, Block, Vectors, 2, ByRun, Any, true, false;
                 layer_block_v4: Centred, Block, Vectors, 4, ByRun, Any, true, false;
-                given_block_v1: Given, Block, Vectors, 1, ByRun, Any, true, false;
                 given_block_v4: Given, Block, Vectors, 4, ByRun, Any, true, false;
             }
             "rows_forward_elements" by forward {
@@ -114,13 +86,6 @@ macro_rules! forward_kernels {
                 layer_grid_v2: Centred, Grid, Elements, 2, ByRun, Any, true, true;
                 given_alone_v2: Given, Alone, Elements, 2, ByRun, Any, true, true;
             }
-            "rows_cluster" by long {
-                layer_cluster_v2: Centred, Cluster, Vectors, 2, ByColumn, Any, true, true;
-                rms_cluster_v2: Uncentred, Cluster, Vectors, 2, ByColumn, Any, true, true;
-            }
-            "rows_cluster_runs" by long {
-                layer_cluster_v2: Centred, Cluster, Vectors, 2, ByRun, Any, true, true;
-            }
             "rows_long_plain" by long {
                 layer_alone_v2: Centred, Alone, Vectors, 2, ByColumn, Plain, false, true;
                 layer_grid_v2: Centred, Grid, Vectors, 2, ByColumn, Plain, false, true;
@@ -151,20 +116,16 @@ macro_rules! backward_kernels {
                 layer_lanes8_v1: Centred, Lanes<8>, Vectors, 1, ByColumn, Plain, true, false;
                 layer_lanes16_v1: Centred, Lanes<16>, Vectors, 1, ByColumn, Plain, true, false;
                 layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByColumn, Plain, true, false;
-                layer_block_v1: Centred, Block, Vectors, 1, ByColumn, Plain, true, false;
                 layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Plain, true, false;
                 rms_lanes8_v1: Uncentred, Lanes<8>, Vectors, 1, ByColumn, Plain, true, false;
                 rms_lanes16_v1: Uncentred, Lanes<16>, Vectors, 1, ByColumn, Plain, true, false;
                 rms_warp_v1: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Plain, true, false;
-                rms_block_v1: Uncentred, Block, Vectors, 1, ByColumn, Plain, true, false;
                 rms_block_v2: Uncentred, Block, Vectors, 2, ByColumn, Plain, true, false;
             }
             "rows_backward" by backward {
                 layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByColumn, Any, true, false;
-                layer_block_v1: Centred, Block, Vectors, 1, ByColumn, Any, true, false;
                 layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Any, true, false;
                 rms_warp_v1: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Any, true, false;
-                rms_block_v1: Uncentred, Block, Vectors, 1, ByColumn, Any, true, false;
                 rms_block_v2: Uncentred, Block, Vectors, 2, ByColumn, Any, true, false;
             }
             "rows_backward_elements" by backward {

@@ -10,7 +10,7 @@
 use core::marker::PhantomData;
 use core::num::NonZero;
 
-use isonorm_math::{Moments, Normalizer, Real, normalize};
+use isonorm_math::{Moments, Normalizer, normalize};
 
 use super::access::{Access, Data, width};
 use super::epilogue::Epilogue;
@@ -19,7 +19,7 @@ use super::forward::{Spec, next_set, save};
 use super::lanes::{Lanes, unrolled};
 use super::parameters::{Map, at_least_one};
 use super::spread::{HEAD_BYTES, Spread};
-use super::statistics::{Op, Statistics, given, uncentred};
+use super::statistics::{Op, Statistics, given, not_below_zero, two_sum, uncentred};
 use crate::block::{self, Scratch};
 use crate::simt::{self, Shared};
 
@@ -248,7 +248,7 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
         Moments {
             count,
             mean: mean + rest,
-            m2: Real::max(0.0, (-rest).mul_add(first, second)),
+            m2: not_below_zero((-rest).mul_add(first, second)),
         }
     }
 
@@ -390,12 +390,4 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
             }
         });
     }
-}
-
-/// The sum as two numbers, without any error (D. E. Knuth, *Seminumerical Algorithms*, section 4.2.2, theorem B).
-#[inline(always)]
-fn two_sum(a: f32, b: f32) -> [f32; 2] {
-    let sum = a + b;
-    let of_b = sum - a;
-    [sum, (a - (sum - of_b)) + (b - of_b)]
 }

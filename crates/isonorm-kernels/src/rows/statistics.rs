@@ -1,18 +1,23 @@
 //! From the elements of a row, which its team holds, to what it is normalized with.
 //!
-//! With the row at hand the variance is exact: the mean first, then the squared distances from it. The mean is taken about
-//! the row's first element, so that a constant row gives exactly its bias, and the second pass adds up the distances too,
-//! which is what rounding left of the mean; see [`Normalizer`].
+//! The distances from the row's first element and their squares are added up in one pass; so a constant row gives exactly
+//! its bias, and a large mean costs no digits. What is to be subtracted from the squares, `count·(mean − first)²`, is small
+//! unless the first element lies far off; then, which all threads of the team see, the row is passed over once more, with the
+//! distances from the mean.
 //!
 //! Squares are taken in `f32`: distances from about 1.8e19 on overflow, and such a row has rstd 0. A NaN or an infinity stays
 //! in its row.
 
-use isonorm_math::{Moments, Normalizer, Real};
+use isonorm_math::{Moments, Normalizer};
 
 use super::access::{Access, Data, Span};
 use super::forward::Args;
 use super::lanes::{Lanes, unrolled};
 use super::team::Team;
+
+/// The share of the squares about the first element that those about the mean must have, for what is left of their digits to
+/// be enough.
+const DIGITS_KEPT: f32 = 0.25;
 
 /// A row as its team holds it: the thread's part.
 pub(super) struct Held<'a, T: Data, A: Access, const V: usize> {
@@ -94,18 +99,39 @@ impl Statistics for Centred {
     ) -> (f32, Normalizer<f32>) {
         let count = args.columns as f32;
         let shift = row.first;
-        let sum = row.fold(0.0, |sum, x| sum + (x - shift));
-        let centre = shift + team.sum(sum) / count;
-        let (first, second) = row.fold((0.0, 0.0), |(first, second), x| {
-            let d = x - centre;
-            (first + d, d.mul_add(d, second))
-        });
-        let [first, second] = team.sum_pair([first, second]);
-        let rest = first / count;
+        // Registers that are full have no room for two ways.
+        let (mean, mut m2, kept) = if V <= 4 {
+            let (sum, squares) = row.fold((0.0, 0.0), |(sum, squares), x| {
+                let d = x - shift;
+                (sum + d, d.mul_add(d, squares))
+            });
+            let [sum, squares] = team.sum_pair([sum, squares]);
+            let mean = sum / count;
+            let m2 = (-mean).mul_add(sum, squares);
+            // Not for a NaN either.
+            (mean, m2, m2 >= DIGITS_KEPT * squares)
+        } else {
+            let sum = row.fold(0.0, |sum, x| sum + (x - shift));
+            (team.sum(sum) / count, 0.0, false)
+        };
+        let [mut centre, mut rest] = two_sum(shift, mean);
+        if V > 4 || team.any(!kept) {
+            // Once more, about the mean. The distances are added up too, which is what rounding left of the mean.
+            let about = shift + mean;
+            let (first, second) = row.fold((0.0, 0.0), |(first, second), x| {
+                let d = x - about;
+                (first + d, d.mul_add(d, second))
+            });
+            let [first, second] = team.sum_pair([first, second]);
+            if !kept {
+                (centre, rest) = (about, first / count);
+                m2 = (-rest).mul_add(first, second);
+            }
+        }
         let moments = Moments {
             count,
             mean: centre + rest,
-            m2: f32::ZERO.max((-rest).mul_add(first, second)),
+            m2: not_below_zero(m2),
         };
         let rstd = moments.rstd(args.eps);
         let offset = if rest == 0.0 { 0.0 } else { -rest * rstd };
@@ -186,4 +212,18 @@ pub(super) unsafe fn given<T: Data>(args: &Args<T>, set: u32) -> (f32, Normalize
         offset: 0.0,
     };
     (mean, normalizer)
+}
+
+/// The sum as two numbers, without any error (D. E. Knuth, *Seminumerical Algorithms*, section 4.2.2, theorem B).
+#[inline(always)]
+pub(super) fn two_sum(a: f32, b: f32) -> [f32; 2] {
+    let sum = a + b;
+    let of_b = sum - a;
+    [sum, (a - (sum - of_b)) + (b - of_b)]
+}
+
+/// The number, or 0 if it is negative; a NaN stays one.
+#[inline(always)]
+pub(super) fn not_below_zero(m2: f32) -> f32 {
+    if m2 < 0.0 { 0.0 } else { m2 }
 }

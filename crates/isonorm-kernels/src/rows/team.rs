@@ -53,6 +53,10 @@ pub trait Team: Owns + Sized {
 
     /// The sums of two values over the team; valid in all its threads, with the same bits.
     fn sum_pair(&mut self, pair: [f32; 2]) -> [f32; 2];
+
+    /// Whether something that all threads of a team agree about holds for any of the teams that go from row to row together;
+    /// valid in all their threads.
+    fn any(&self, of_team: bool) -> bool;
 }
 
 /// So many neighbouring lanes of a warp: 8, 16 or 32.
@@ -104,6 +108,11 @@ impl<const LANES: u32> Team for Lanes<LANES> {
     #[inline(always)]
     fn sum_pair(&mut self, [first, second]: [f32; 2]) -> [f32; 2] {
         [self.sum(first), self.sum(second)]
+    }
+
+    #[inline(always)]
+    fn any(&self, of_team: bool) -> bool {
+        if LANES == WARP { of_team } else { simt::any(of_team) }
     }
 }
 
@@ -159,5 +168,10 @@ impl Team for Block {
     #[inline(always)]
     fn sum_pair(&mut self, pair: [f32; 2]) -> [f32; 2] {
         block::sum_pair(pair, &mut self.scratch)
+    }
+
+    #[inline(always)]
+    fn any(&self, of_team: bool) -> bool {
+        of_team
     }
 }
