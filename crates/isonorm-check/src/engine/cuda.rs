@@ -6,6 +6,7 @@ use isonorm::{NormDesc, Result};
 use super::guard::named;
 use super::pass::Memory;
 use super::{BackwardInputs, Engine, ForwardInputs, Guarded, Outputs, Start, pass};
+use crate::Case;
 
 /// [`isonorm::cuda::Device`] as an [`Engine`]: tensors go there with their margins, and come back with them.
 #[derive(Clone, Debug)]
@@ -64,6 +65,10 @@ impl Memory for CudaEngine {
 impl Engine for CudaEngine {
     fn name(&self) -> String {
         named(self.stream.device().to_string(), self.start)
+    }
+
+    fn handles(&self, case: &Case) -> Result<()> {
+        pass::handles(case)
     }
 
     fn forward(&mut self, desc: &NormDesc, inputs: &ForwardInputs) -> Result<Outputs> {

@@ -6,6 +6,7 @@ use isonorm::{NormDesc, Result};
 use super::guard::named;
 use super::host::Host;
 use super::{BackwardInputs, Engine, ForwardInputs, Outputs, Start, pass};
+use crate::Case;
 
 /// [`isonorm::cuda::Interpreter`] as an [`Engine`].
 #[derive(Clone, Debug)]
@@ -32,6 +33,10 @@ impl InterpreterEngine {
 impl Engine for InterpreterEngine {
     fn name(&self) -> String {
         named(self.interpreter.to_string(), self.start)
+    }
+
+    fn handles(&self, case: &Case) -> Result<()> {
+        pass::handles(case)
     }
 
     fn forward(&mut self, desc: &NormDesc, inputs: &ForwardInputs) -> Result<Outputs> {

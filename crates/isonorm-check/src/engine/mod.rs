@@ -18,6 +18,8 @@ pub use guard::{Guarded, Start, same_bits};
 pub(crate) use guard::{bits, is_poison};
 pub use interpreter::InterpreterEngine;
 
+use crate::Case;
+
 /// Running mean and variance.
 #[derive(Clone, Debug)]
 pub struct Running {
@@ -173,6 +175,14 @@ impl Outputs {
 pub trait Engine {
     /// Its name in reports.
     fn name(&self) -> String;
+
+    /// Whether it says of itself that it does this case justice; such a case is skipped, by reason.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](isonorm::Error::Unsupported), where it does not.
+    fn handles(&self, _case: &Case) -> isonorm::Result<()> {
+        Ok(())
+    }
 
     /// A forward pass. All of [`Output::of`] the description are wanted, but for the saved statistics where
     /// [`ForwardInputs::saved`] is `None` and the running ones where [`ForwardInputs::running`] is.

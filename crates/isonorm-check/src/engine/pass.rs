@@ -1,8 +1,21 @@
 //! A pass over guarded tensors, wherever they are: inputs placed, arguments collected, results fetched and looked at.
 
-use isonorm::{BackwardArguments, DType, ForwardArguments, Geometry, NormDesc, Result, TensorData};
+use isonorm::{BackwardArguments, DType, Error, ForwardArguments, Geometry, NormDesc, Result, TensorData};
 
 use super::{BackwardInputs, Fault, ForwardInputs, Guarded, Output, Outputs, Running, Start, guard::same_bits};
+use crate::{Case, Data};
+
+/// The kernels of a GPU square in `f32`: distances from 2⁶⁴ on overflow, and rstd is 0.
+pub(super) fn handles(case: &Case) -> Result<()> {
+    if case.data != Data::Huge || case.desc.get_dtype() == DType::F16 {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        op: case.desc.op(),
+        pass: case.desc.get_pass().name(),
+        reason: "squares of numbers from 2⁶⁴ on overflow f32 in its kernels".into(),
+    })
+}
 
 /// Memory that an engine works on. The host has a guarded copy of every tensor.
 pub(super) trait Memory {

@@ -13,11 +13,13 @@ use crate::tolerance::{self, Expected};
 
 /// Runs one case.
 pub fn run_case(engine: &mut dyn Engine, case: &Case) -> CaseReport {
-    let result = if case.desc.get_pass().is_backward() {
-        backward(engine, case)
-    } else {
-        forward(engine, case)
-    };
+    let result = engine.handles(case).and_then(|()| {
+        if case.desc.get_pass().is_backward() {
+            backward(engine, case)
+        } else {
+            forward(engine, case)
+        }
+    });
     let mut report = CaseReport::new(*case, engine.name());
     match result {
         Ok((outputs, expected, index)) => {

@@ -1,8 +1,7 @@
 //! The numbers that only measurements decide, in one place. None of them changes what is right; those of the backward pass
 //! change the order of its sums, and so its last bits.
 //!
-//! They are first guesses, from how many bytes have to be under way to use the memory (some 3 MB on an H200); what was
-//! measured stands in `docs/tuning.md`.
+//! Measured on an H200 with kernels in turns with copies; see `docs/tuning.md`.
 
 use std::ops::RangeInclusive;
 
@@ -18,34 +17,28 @@ pub(super) struct Registers {
     pub(super) vectors: Shapes,
     /// Accesses of one element.
     pub(super) elements: Shapes,
-    /// The next row is loaded ahead where a team has so many rows.
-    pub(super) ahead_rows: u64,
-    /// Blocks of a grid that does not load ahead, as multiples of what a GPU's threads hold: with few rows a team, a last wave
-    /// that is not full costs little.
+    /// Accesses of 16 bytes to a row that lanes own, at most: a block of two warps does better with more.
+    pub(super) lanes_accesses: u64,
+    /// Blocks of a grid that does not load ahead and keeps no parameters, as multiples of what a GPU's threads hold: with few
+    /// rows a team, a last wave that is not full costs little.
     pub(super) waves: u32,
 }
 
 /// The forward pass.
 pub(super) const FORWARD: Registers = Registers {
     lanes_threads: 256,
-    vectors: &[
-        (2, 128..=512),
-        (1, 32..=1024),
-        (2, 32..=1024),
-        (4, 128..=512),
-        (8, 128..=512),
-    ],
+    vectors: &[(2, 32..=256), (8, 128..=512), (4, 128..=512), (2, 32..=1024)],
     elements: &[(8, 128..=512), (8, 32..=512)],
-    ahead_rows: 4,
+    lanes_accesses: 96,
     waves: 8,
 };
 
 /// The backward pass, whose teams sum over their rows: as many as run at once.
 pub(super) const BACKWARD: Registers = Registers {
     lanes_threads: 256,
-    vectors: &[(1, 32..=256), (2, 128..=512), (1, 32..=512), (2, 32..=512)],
+    vectors: &[(2, 32..=512)],
     elements: &[(4, 128..=512), (4, 32..=512)],
-    ahead_rows: u64::MAX,
+    lanes_accesses: 96,
     waves: 1,
 };
 

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use isonorm_kernels::rows::access::Width;
-use isonorm_kernels::rows::key::{Key, Pass};
+use isonorm_kernels::rows::key::Pass;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
@@ -29,16 +29,17 @@ pub(super) fn block(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
 pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
     let threads = tuning.lanes_threads;
     let holds = |listed: &&&Listed| {
-        let lanes = matches!(listed.key.owner, Owner::Lanes(_));
-        lanes && listed.key.fits(rows.columns, threads, rows.bytes())
+        let key = &listed.key;
+        let lanes = matches!(key.owner, Owner::Lanes(_)) && key.fits(rows.columns, threads, rows.bytes());
+        let accesses = rows.columns.div_ceil(key.access_elements(rows.bytes()).into());
+        lanes && (width == Width::Element || accesses <= tuning.lanes_accesses)
     };
     let kernels = rows.kernels(width);
     let fewest = kernels
         .iter()
         .filter(holds)
-        .min_by_key(|listed| (listed.key.team_threads(threads), listed.key.ahead));
+        .min_by_key(|listed| listed.key.team_threads(threads));
     let listed = fewest.ok_or_else(|| does_not_hold(rows, "lanes of a warp", width))?;
-    let listed = variant(rows, listed, threads, width, tuning);
     Ok(Choice { listed, threads })
 }
 
@@ -57,7 +58,6 @@ pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
             .find_map(|listed| Some((listed, threads(rows, listed, range)?)))
     });
     let (listed, threads) = found.ok_or_else(|| does_not_hold(rows, "a block", width))?;
-    let listed = variant(rows, listed, threads, width, tuning);
     Ok(Choice { listed, threads })
 }
 
@@ -79,34 +79,12 @@ fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>) -> Opt
     (range.contains(&threads) && key.fits(rows.columns, threads, rows.bytes())).then_some(threads)
 }
 
-/// The same kernel that loads ahead, or does not, as it pays.
-fn variant(
-    rows: &Rows<'_>,
-    listed: &'static Listed,
-    threads: u32,
-    width: Width,
-    tuning: &Registers,
-) -> &'static Listed {
-    let key = Key {
-        ahead: true,
-        ..listed.key
-    };
-    let Some(ahead) = rows.kernels(width).into_iter().find(|other| other.key == key) else {
-        return listed;
-    };
-    let teams = rows.resident_blocks(ahead, threads, 0) * u64::from(key.teams(threads));
-    if rows.rows / teams >= tuning.ahead_rows {
-        ahead
-    } else {
-        listed
-    }
-}
-
 /// Blocks of the grid: no more than there are rows for; so many as run at once, where a team's rows follow each other closely.
 pub(super) fn grid(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> u64 {
     let Choice { listed, threads } = choice;
     let teams = u64::from(listed.key.teams(threads));
-    let most = match listed.key.ahead || tuning.waves == 1 {
+    let walks = listed.key.ahead || listed.key.owner != Owner::Block || tuning.waves == 1;
+    let most = match walks {
         true => rows.resident_blocks(listed, threads, 0),
         false => u64::from(rows.gpu.sms) * u64::from(tuning.waves * (rows.gpu.threads_per_sm / threads).max(1)),
     };
