@@ -186,7 +186,7 @@ fn a_grid_that_exchanges_gives_the_same_bits_each_time_also_on_two_streams_at_on
     let data: Vec<f32> = (0..elements).map(|i| ((i * 7919 % 1013) as f32) / 100.0).collect();
     let work = || -> Result<Vec<u32>> {
         let stream = gpu.stream()?;
-        let (x, weight) = (stream.upload(&data)?, stream.upload(&[1.5; 8])?);
+        let (x, weight) = (stream.upload(&data)?, stream.upload(&[1.5f32; 8])?);
         let (mut y, mut expected) = (stream.zeros::<f32>(elements)?, None);
         for _ in 0..10 {
             let arguments = Forward::new(&x, &mut y).weight(&weight).bias(&weight);
@@ -215,7 +215,7 @@ fn gradients_are_the_same_bits_whatever_the_workspace() -> Result<()> {
     let value = |i: usize| ((i * 7919 % 1013) as f32) / 500.0 - 1.0;
     let data: Vec<f32> = (0..rows * columns).map(value).collect();
     let (x, dy) = (stream.upload(&data)?, stream.upload(&data[..])?);
-    let (weight, mean) = (stream.upload(&vec![1.5; columns])?, stream.upload(&vec![0.0; rows])?);
+    let (weight, mean) = (stream.upload(&vec![1.5f32; columns])?, stream.upload(&vec![0.0f32; rows])?);
     let rstd = stream.upload(&vec![1.7; rows])?;
     let mut dx = stream.zeros::<f32>(rows * columns)?;
     let (mut dweight, mut dbias) = (stream.zeros::<f32>(columns)?, stream.zeros::<f32>(columns)?);

@@ -10,7 +10,7 @@
 use core::marker::PhantomData;
 use core::num::NonZero;
 
-use isonorm_math::{Moments, Normalizer, normalize};
+use isonorm_math::{Moments, Normalizer, Real, normalize};
 
 use super::access::{Access, Data, width};
 use super::epilogue::Epilogue;
@@ -292,7 +292,7 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
                 return given(args, set);
             }
             let centred = S::Statistics::OP == Op::Layer;
-            let shift = if centred { self.first(row) } else { 0.0 };
+            let shift = if centred { self.first(row) } else { f32::ZERO };
             let own = block::moments(self.share(row, shift, centred), scratch);
             let mut all = spread.merge(own, args);
             // Counts above 2²⁴ are rounded on the way.

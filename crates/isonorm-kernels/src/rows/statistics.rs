@@ -8,7 +8,7 @@
 //! Squares are taken in `f32`: distances from about 1.8e19 on overflow, and such a row has rstd 0. A NaN or an infinity stays
 //! in its row.
 
-use isonorm_math::{Moments, Normalizer};
+use isonorm_math::{Moments, Normalizer, Real};
 
 use super::access::{Access, Data, Span};
 use super::forward::Args;
@@ -225,5 +225,5 @@ pub(super) fn two_sum(a: f32, b: f32) -> [f32; 2] {
 /// The number, or 0 if it is negative; a NaN stays one.
 #[inline(always)]
 pub(super) fn not_below_zero(m2: f32) -> f32 {
-    if m2 < 0.0 { 0.0 } else { m2 }
+    if m2 < f32::ZERO { f32::ZERO } else { m2 }
 }
