@@ -215,8 +215,11 @@ fn gradients_are_the_same_bits_whatever_the_workspace() -> Result<()> {
     let value = |i: usize| ((i * 7919 % 1013) as f32) / 500.0 - 1.0;
     let data: Vec<f32> = (0..rows * columns).map(value).collect();
     let (x, dy) = (stream.upload(&data)?, stream.upload(&data[..])?);
-    let (weight, mean) = (stream.upload(&vec![1.5f32; columns])?, stream.upload(&vec![0.0f32; rows])?);
-    let rstd = stream.upload(&vec![1.7; rows])?;
+    let (weight, mean) = (
+        stream.upload(&vec![1.5f32; columns])?,
+        stream.upload(&vec![0.0f32; rows])?,
+    );
+    let rstd = stream.upload(&vec![1.7f32; rows])?;
     let mut dx = stream.zeros::<f32>(rows * columns)?;
     let (mut dweight, mut dbias) = (stream.zeros::<f32>(columns)?, stream.zeros::<f32>(columns)?);
     let mut workspace = stream.zeros::<f32>(plan.workspace_bytes() / 4 + 1)?;
