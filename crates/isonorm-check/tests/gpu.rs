@@ -117,7 +117,8 @@ fn long_rows(gpu: &GpuProperties, problems: &[(&str, &str)]) {
 fn long_rows_in_blocks_clusters_and_the_grid() {
     let problems = [
         ("layernorm x=5x8192 dtype=f32 act=gelu", "rows/alone"),
-        ("layernorm x=2x16000 dtype=f32 act=silu residual=add", "rows/cluster"),
+        ("layernorm x=2x16000 dtype=f32 act=silu residual=add", "rows/grid"),
+        ("layernorm x=2x20000 dtype=f32", "rows/cluster"),
         ("rmsnorm x=2x30000 dtype=f32", "rows/cluster"),
         ("layernorm x=1x110000 dtype=f32 data=offset:1000", "rows/grid"),
         ("rmsnorm x=1x230000 dtype=bf16 param=bf16 act=tanh", "rows/grid"),
@@ -142,7 +143,8 @@ fn without_clusters_the_grid_shares_rows() {
 #[test]
 fn given_statistics_of_short_and_long_channels() {
     let problems = [
-        ("instancenorm x=2x3x4x4 dtype=bf16 affine=full pass=eval", "rows/block"),
+        ("instancenorm x=2x3x4x4 dtype=bf16 affine=full pass=eval", "rows/stream"),
+        ("instancenorm x=2x2x64x64 dtype=f32 affine=full pass=eval", "rows/block"),
         ("instancenorm x=2x3x9x9 dtype=f32 pass=eval act=relu", "rows/lanes"),
         (
             "instancenorm x=1x2x128x128 dtype=f32 affine=full pass=eval act=silu",
@@ -150,7 +152,7 @@ fn given_statistics_of_short_and_long_channels() {
         ),
         (
             "batchnorm x=3x2x16x16 dtype=f16 param=f16 pass=eval residual=add act=relu",
-            "rows/block",
+            "rows/stream",
         ),
         ("batchnorm x=2x2x100x150 dtype=f32 pass=eval", "rows/stream"),
     ];
