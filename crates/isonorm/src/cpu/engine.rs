@@ -35,6 +35,14 @@ fn streams(plan: &Plan) -> bool {
     !plan.desc().is_in_place() && plan.traffic().compulsory_bytes as usize >= plan.properties().llc_bytes
 }
 
+/// How many elements further on the inputs are fetched while results are written.
+fn lookahead(plan: &Plan) -> usize {
+    match &plan.schedule {
+        Schedule::Rows(plan) => plan.lookahead,
+        Schedule::Columns(_) | Schedule::Empty => 0,
+    }
+}
+
 /// A forward pass whose arguments have been checked.
 pub(super) struct ForwardWork<'a> {
     pub(super) plan: &'a Plan,
@@ -80,7 +88,7 @@ impl ForElement for ForwardWork<'_> {
             (x, y, desc.is_in_place()),
             residual.map(Source::new),
             desc.get_activation(),
-            streams(plan),
+            (streams(plan), lookahead(plan)),
             crew.vectors,
         );
         let parameters = Parameters::new(geometry, weight, bias, (scratch, regions.parameters));
@@ -99,6 +107,7 @@ impl ForElement for ForwardWork<'_> {
             Schedule::Rows(plan) => {
                 rows::forward(
                     &RowsForward {
+                        vectors: crew.vectors,
                         plan,
                         geometry: &plan.walk,
                         elements,
@@ -182,7 +191,7 @@ impl ForElement for BackwardWork<'_> {
             (dy, dx, desc.is_in_place()),
             (residual.map(Source::new), dresidual.map(Dest::new)),
             desc.get_activation(),
-            streams(plan),
+            (streams(plan), lookahead(plan)),
             crew.vectors,
         );
         let parameters = Parameters::new(geometry, weight, bias, (scratch, regions.parameters));

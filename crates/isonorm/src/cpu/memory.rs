@@ -61,6 +61,12 @@ impl<'a, T: Element> Source<'a, T> {
         unsafe { std::slice::from_raw_parts(self.ptr.add(start), len) }
     }
 
+    /// Where an element would be, which need not exist.
+    #[inline(always)]
+    pub(super) fn address(&self, index: usize) -> *const T {
+        self.ptr.wrapping_add(index)
+    }
+
     /// One element in the accumulator's type.
     #[inline(always)]
     pub(super) fn at(&self, index: usize) -> T::Acc {

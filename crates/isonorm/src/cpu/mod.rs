@@ -6,10 +6,12 @@ mod elementwise;
 mod engine;
 mod isa;
 mod lanes;
+mod lookahead;
 mod memory;
 mod parameters;
 mod round;
 mod rows;
+mod same;
 mod statistics;
 mod stream;
 

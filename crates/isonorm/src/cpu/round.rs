@@ -37,12 +37,12 @@ impl<T: Element> Kernel for Round<'_, T> {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use std::any::TypeId;
     use std::arch::x86_64::*;
 
     use isonorm_math::{Bf16, Element, F16};
 
     use crate::cpu::isa::Isa;
+    use crate::cpu::same::{same, same_mut};
 
     /// Rounds, if there are instructions for it; both slices are of one length.
     #[inline(always)]
@@ -68,20 +68,6 @@ mod x86 {
             }
             _ => false,
         }
-    }
-
-    /// The slice, if its elements are of type `B`.
-    #[inline(always)]
-    fn same<A: 'static, B: 'static>(numbers: &[A]) -> Option<&[B]> {
-        // SAFETY: the types are the same.
-        (TypeId::of::<A>() == TypeId::of::<B>()).then(|| unsafe { &*(std::ptr::from_ref(numbers) as *const [B]) })
-    }
-
-    /// The slice, if its elements are of type `B`.
-    #[inline(always)]
-    fn same_mut<A: 'static, B: 'static>(numbers: &mut [A]) -> Option<&mut [B]> {
-        // SAFETY: the types are the same.
-        (TypeId::of::<A>() == TypeId::of::<B>()).then(|| unsafe { &mut *(std::ptr::from_mut(numbers) as *mut [B]) })
     }
 
     /// A function that rounds all numbers, some at once; the last ones beside zeros.

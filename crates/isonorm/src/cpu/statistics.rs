@@ -151,11 +151,6 @@ impl<'a> Outcome<'a> {
         1.0 / (s.var + self.eps).sqrt()
     }
 
-    /// What normalizes a group with these statistics.
-    pub(super) fn normalizer<A: Real>(&self, s: GroupStatistics) -> Normalizer<A> {
-        Normalizer::new(s.mean, self.rstd(s))
-    }
-
     /// Saves a group's statistics and returns what normalizes it.
     ///
     /// # Safety

@@ -1,36 +1,71 @@
 //! Stores that go past the caches: a result larger than the caches would only push out what is still needed, and an
 //! ordinary store reads each line from memory before it writes it.
 
-/// Copies a local buffer to its destination by non-temporal stores where there are such. Call [`fence`] before another
-/// thread may read the destination.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-#[inline(always)]
-pub(super) fn copy<T: Copy>(to: &mut [T], from: &[T]) {
-    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+use isonorm_math::Element;
 
-    const LINE: usize = 64;
-    const STORE: usize = size_of::<__m128i>();
-    assert_eq!(to.len(), from.len());
-    let bytes = size_of_val(from);
-    let (to, from) = (to.as_mut_ptr().cast::<u8>(), from.as_ptr().cast::<u8>());
-    // Whole lines only: a partly streamed line costs a read and a write of its own.
-    let head = to.align_offset(LINE).min(bytes);
-    let body = (bytes - head) / LINE * LINE;
-    // SAFETY: head + body <= bytes, both buffers have `bytes` bytes and, one being exclusive, do not overlap; stores are to
-    // multiples of 16 from a line's start, and SSE2 is part of x86-64.
-    unsafe {
-        std::ptr::copy_nonoverlapping(from, to, head);
-        for at in (head..head + body).step_by(STORE) {
-            _mm_stream_si128(to.add(at).cast(), _mm_loadu_si128(from.add(at).cast()));
-        }
-        std::ptr::copy_nonoverlapping(from.add(head + body), to.add(head + body), bytes - head - body);
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use super::isa::Isa;
+use super::isa::Vectors;
+
+impl Vectors {
+    /// Copies a local buffer to its destination by non-temporal stores where there are such. Call [`fence`] before another
+    /// thread may read the destination.
+    #[inline(always)]
+    pub(super) fn stream<T: Element>(self, from: &[T], to: &mut [T]) {
+        assert_eq!(from.len(), to.len());
+        // Whole lines only: a partly streamed line costs a read and a write of its own.
+        let head = to.as_ptr().align_offset(LINE).min(to.len());
+        let body = (to.len() - head) / (LINE / size_of::<T>()) * (LINE / size_of::<T>());
+        let (from_head, from) = from.split_at(head);
+        let (to_head, to) = to.split_at_mut(head);
+        let (from, from_tail) = from.split_at(body);
+        let (to, to_tail) = to.split_at_mut(body);
+        to_head.copy_from_slice(from_head);
+        lines(self, from, to);
+        to_tail.copy_from_slice(from_tail);
     }
 }
 
-/// Copies a local buffer to its destination. (Miri knows no non-temporal stores.)
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Copies whole lines past the caches; both slices are of one length.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+fn lines<T: Element>(vectors: Vectors, from: &[T], to: &mut [T]) {
+    use std::arch::x86_64::*;
+
+    /// A function that copies lines by stores of some width.
+    macro_rules! stream {
+        ($name:ident: $features:literal, $vector:ty, $load:ident, $store:ident) => {
+            /// # Safety
+            /// Both have `bytes` bytes and do not overlap; that is a multiple of a line, and a line begins at `to`.
+            #[target_feature(enable = $features)]
+            unsafe fn $name(from: *const u8, to: *mut u8, bytes: usize) {
+                for at in (0..bytes).step_by(size_of::<$vector>()) {
+                    // SAFETY: this function's contract.
+                    unsafe { $store(to.add(at).cast(), $load(from.add(at).cast())) };
+                }
+            }
+        };
+    }
+    stream!(sse2: "sse2", __m128i, _mm_loadu_si128, _mm_stream_si128);
+    stream!(avx2: "avx2", __m256i, _mm256_loadu_si256, _mm256_stream_si256);
+    stream!(avx512: "avx512f", __m512i, _mm512_loadu_si512, _mm512_stream_si512);
+
+    let stream = match vectors.isa() {
+        Isa::Baseline => sse2,
+        Isa::Avx2 => avx2,
+        Isa::Avx512 => avx512,
+    };
+    // SAFETY: this machine has these instructions; whole lines of two slices, one of them exclusive, were asked for.
+    unsafe { stream(from.as_ptr().cast(), to.as_mut_ptr().cast(), size_of_val(from)) };
+}
+
+/// Copies lines. (Miri knows no non-temporal stores.)
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
-pub(super) fn copy<T: Copy>(to: &mut [T], from: &[T]) {
+fn lines<T: Element>(_vectors: Vectors, from: &[T], to: &mut [T]) {
     to.copy_from_slice(from);
 }
 

@@ -14,7 +14,7 @@ mod traffic;
 
 pub(crate) use columns::{ColumnsPlan, WIDEST_TILE};
 pub use properties::CpuProperties;
-pub(crate) use rows::{MOST_BATCHED, RowsPlan, share};
+pub(crate) use rows::{CHUNK, MOST_BATCHED, RowsPlan, share};
 pub use traffic::Traffic;
 
 use crate::{Affine, Geometry, NormDesc, Result};

@@ -5,6 +5,8 @@ use crate::{Geometry, NormDesc};
 
 pub(super) const NAMES: [&str; 3] = ["rows/resident", "rows/split", "rows/streaming"];
 
+/// Elements of a chunk, the longest stretch that a loop runs over.
+pub(crate) const CHUNK: usize = 1024;
 /// Elements of a block: a second pass over it, if any, finds it in the first-level cache.
 const BLOCK: usize = if cfg!(miri) { 64 } else { 4096 };
 /// At most this many groups are worked on side by side.
@@ -48,6 +50,9 @@ pub(crate) struct RowsPlan {
     pub(crate) chunks: usize,
     /// Whether a group's second pass finds it in the second-level cache.
     pub(crate) resident: bool,
+    /// How many elements further on the inputs are fetched while results are written: those of the next groups that one task works
+    /// on. 0: none are, for the cache has no room for both.
+    pub(crate) lookahead: usize,
 }
 
 impl RowsPlan {
@@ -135,18 +140,21 @@ pub(super) fn plan(
             parts
         }
     };
+    // A backward pass has two or three tensors of them to keep in the cache, and sums of the parameters' gradients.
+    let side_by_side = if backward { CHUNK } else { BLOCK };
     let mut plan = RowsPlan {
         walk,
         block_segments,
         block_inner,
         blocks_per_segment,
         blocks: g.outer.div_ceil(block_segments) * blocks_per_segment,
-        batch: (BLOCK / g.group_size()).clamp(1, MOST_BATCHED),
+        batch: (side_by_side / g.group_size()).clamp(1, MOST_BATCHED),
         parts: 1,
         split: false,
         run,
         chunks: 1,
         resident: false,
+        lookahead: 0,
     };
     plan.parts = parts_wanted.clamp(1, plan.blocks);
 
@@ -158,6 +166,11 @@ pub(super) fn plan(
     let enough = p.threads * if fits { 2 } else { 8 };
     let few = plan.parts > 1 && groups < enough;
     plan.split = plan.parts > 1 && ((few && p.threads > 1) || (backward && per_element));
+    // Tensors that fit the caches of the threads are there already.
+    let cached = groups * group_bytes <= p.l2_bytes * p.threads;
+    if !plan.split && !cached && 2 * plan.batch * group_bytes <= p.l2_bytes {
+        plan.lookahead = if g.outer == 1 { plan.batch * g.inner } else { g.inner };
+    }
     choose(
         candidates,
         vec![

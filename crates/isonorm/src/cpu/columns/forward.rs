@@ -6,7 +6,7 @@ use super::moments::{ColumnMoments, TileMoments};
 use super::{TileLayout, TileNormalizer, TileParameters};
 use crate::Geometry;
 use crate::cpu::crew::Crew;
-use crate::cpu::elementwise::{AffineMap, All, ForwardElements, ForwardSpace};
+use crate::cpu::elementwise::{AffineMap, All, ForwardElements, OutputSpace};
 use crate::cpu::isa::{Kernel, Vectors};
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::Parameters;
@@ -134,7 +134,7 @@ impl<'a, T: Element> ColumnsForward<'a, T> {
         tile: &TileLayout<'_>,
         rows: Range<usize>,
         normalizer: &TileNormalizer<T::Acc>,
-        space: &mut ForwardSpace<T>,
+        space: &mut OutputSpace<T>,
     ) {
         self.vectors.run(ApplyRows {
             pass: self,
@@ -154,7 +154,7 @@ impl<'a, T: Element> ColumnsForward<'a, T> {
 impl<T: Element> ColumnsForward<'_, T> {
     /// Tiles from their statistics to their results.
     fn whole_tiles(&self, tiles: Range<usize>) {
-        let mut space = ForwardSpace::new();
+        let mut space = OutputSpace::new();
         for tile in tiles {
             let tile = self.layout(tile);
             let normalizer = match &self.given {
@@ -200,7 +200,7 @@ impl<T: Element> ColumnsForward<'_, T> {
     fn apply_parts(&self, tasks: Range<usize>) {
         let tiles = self.tiles();
         let last = tiles * self.plan.parts - 1;
-        let mut space = ForwardSpace::new();
+        let mut space = OutputSpace::new();
         for task in tasks {
             let (tile, part) = (self.layout((last - task) % tiles), (last - task) / tiles);
             let normalizer = match &self.given {
@@ -254,7 +254,7 @@ struct ApplyRows<'p, 'a, 's, T: Element> {
     tile: &'s TileLayout<'p>,
     rows: Range<usize>,
     normalizer: &'s TileNormalizer<T::Acc>,
-    space: &'s mut ForwardSpace<T>,
+    space: &'s mut OutputSpace<T>,
 }
 
 impl<T: Element> Kernel for ApplyRows<'_, '_, '_, T> {

@@ -2,11 +2,10 @@ use isonorm_math::activation::{Identity, Relu};
 use isonorm_math::normalize::input_gradient;
 use isonorm_math::{Activation, BackwardCoefficients, Element, Normalizer, Pointwise, Real};
 
-use super::{
-    AffineMap, CHUNK, Chunks, Coefficient, Deactivate, Dest, Each, NoResidual, Residual, Route, Source, rounds,
-    unrounded,
-};
+use super::output::{Output, OutputSpace, Route};
+use super::{AffineMap, CHUNK, Chunks, Coefficient, Deactivate, Dest, Each, NoResidual, Residual, Source};
 use crate::cpu::isa::Vectors;
+use crate::cpu::lookahead::Lookahead;
 
 /// `x̂` and `g = dy·act′(z)` of each element of a stretch.
 pub(in crate::cpu) trait Gradient<A>: Copy {
@@ -17,16 +16,49 @@ pub(in crate::cpu) trait Gradient<A>: Copy {
     fn part(self, start: usize, len: usize) -> Self;
 }
 
-/// What is done with the gradients of a chunk: compiled for each kind of [`Gradient`].
-pub(in crate::cpu) trait GradientVisitor<A> {
-    /// Does it for the chunk's `row`-th row.
-    fn visit<G: Gradient<A>>(&mut self, row: usize, gradient: G, results: Results<'_, A>);
+/// The gradients of a chunk: those of some rows, or parts of rows, of one length.
+pub(in crate::cpu) trait Gradients<A>: Copy {
+    /// Those of a row.
+    type Row: Gradient<A>;
+
+    /// The number of rows.
+    fn rows(&self) -> usize;
+
+    /// Those of the `index`-th row.
+    fn row(&self, index: usize) -> Self::Row;
 }
 
-/// Where the results of a row go; `None` where they are not wanted.
+/// What is done with the gradients of a chunk: compiled for each kind of them.
+pub(in crate::cpu) trait GradientVisitor<A> {
+    /// Does it.
+    fn visit<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>);
+}
+
+/// Where the results of a chunk go; `None` where they are not wanted.
 pub(in crate::cpu) struct Results<'r, A> {
     dx: Option<&'r mut [A]>,
     dresidual: Option<&'r mut [A]>,
+    /// What to fetch while they are computed.
+    ahead: Lookahead,
+}
+
+impl<A> Results<'_, A> {
+    /// Where those of the `index`-th row of `len` elements go.
+    #[inline(always)]
+    fn row(&mut self, index: usize, len: usize) -> Results<'_, A> {
+        let (start, end) = (index * len, (index + 1) * len);
+        Results {
+            dx: match &mut self.dx {
+                Some(to) => Some(&mut to[start..end]),
+                None => None,
+            },
+            dresidual: match &mut self.dresidual {
+                Some(to) => Some(&mut to[start..end]),
+                None => None,
+            },
+            ahead: self.ahead.row(index, len),
+        }
+    }
 }
 
 /// Computed from the tensors wherever it is needed: cheaper than to store it, where the activation is.
@@ -68,6 +100,49 @@ where
     }
 }
 
+/// Rows of them.
+#[derive(Clone, Copy)]
+struct ComputedRows<'a, T, N, W, R, P> {
+    x: &'a [T],
+    dy: &'a [T],
+    /// One for each row.
+    normalizers: &'a [N],
+    /// Elements of a row.
+    len: usize,
+    a: W,
+    residual: R,
+    activation: P,
+}
+
+impl<'a, T, N, W, R, P> Gradients<T::Acc> for ComputedRows<'a, T, N, W, R, P>
+where
+    T: Element,
+    N: Coefficient<Normalizer<T::Acc>>,
+    W: Coefficient<AffineMap<T::Acc>>,
+    R: Residual<T::Acc>,
+    P: Pointwise,
+{
+    type Row = Computed<'a, T, N, W, R, P>;
+
+    #[inline(always)]
+    fn rows(&self) -> usize {
+        self.normalizers.len()
+    }
+
+    #[inline(always)]
+    fn row(&self, index: usize) -> Self::Row {
+        let (start, len) = (index * self.len, self.len);
+        Computed {
+            x: &self.x[start..start + len],
+            dy: &self.dy[start..start + len],
+            n: self.normalizers[index].part(0, len),
+            a: self.a.part(0, len),
+            residual: self.residual.part(start, len),
+            activation: self.activation,
+        }
+    }
+}
+
 /// Computed in stages beforehand.
 #[derive(Clone, Copy)]
 struct Prepared<'a, A> {
@@ -90,6 +165,27 @@ impl<A: Real> Gradient<A> for Prepared<'_, A> {
     }
 }
 
+/// Rows of `len` elements of them.
+#[derive(Clone, Copy)]
+struct PreparedRows<'a, A> {
+    all: Prepared<'a, A>,
+    len: usize,
+}
+
+impl<'a, A: Real> Gradients<A> for PreparedRows<'a, A> {
+    type Row = Prepared<'a, A>;
+
+    #[inline(always)]
+    fn rows(&self) -> usize {
+        self.all.g.len() / self.len
+    }
+
+    #[inline(always)]
+    fn row(&self, index: usize) -> Self::Row {
+        self.all.part(index * self.len, self.len)
+    }
+}
+
 /// Working space of a backward task, which its chunks use one after the other.
 #[repr(align(64))]
 pub(in crate::cpu) struct BackwardSpace<T: Element> {
@@ -100,84 +196,17 @@ pub(in crate::cpu) struct BackwardSpace<T: Element> {
     dresidual: OutputSpace<T>,
 }
 
-/// Results of a chunk: before they are rounded, and before they are moved where they belong.
-struct OutputSpace<T: Element> {
-    computed: [T::Acc; CHUNK],
-    stored: [T; CHUNK],
-}
-
 impl<T: Element> BackwardSpace<T> {
     #[inline(always)]
     pub(in crate::cpu) fn new() -> BackwardSpace<T> {
         let zeros = [T::Acc::ZERO; CHUNK];
-        let output = || OutputSpace {
-            computed: zeros,
-            stored: [T::default(); CHUNK],
-        };
         BackwardSpace {
             xhat: zeros,
             g: zeros,
             z: zeros,
-            dx: output(),
-            dresidual: output(),
+            dx: OutputSpace::new(),
+            dresidual: OutputSpace::new(),
         }
-    }
-}
-
-/// An output of a chunk while it is computed.
-struct Output<'s, 'a, T: Element> {
-    dest: &'s Dest<'a, T>,
-    at: (usize, usize),
-    route: Route,
-    space: &'s mut OutputSpace<T>,
-}
-
-impl<'s, 'a, T: Element> Output<'s, 'a, T> {
-    #[inline(always)]
-    fn new(
-        dest: Option<&'s Dest<'a, T>>,
-        route: Route,
-        at: (usize, usize),
-        space: &'s mut OutputSpace<T>,
-    ) -> Option<Output<'s, 'a, T>> {
-        let dest = dest?;
-        Some(Output {
-            dest,
-            at,
-            route: route.of_chunk(dest, at),
-            space,
-        })
-    }
-
-    /// Where to compute it.
-    ///
-    /// # Safety
-    /// As for [`Route::first`].
-    #[inline(always)]
-    unsafe fn place(&mut self) -> &mut [T::Acc] {
-        let OutputSpace { computed, stored } = &mut *self.space;
-        // SAFETY: this function's contract.
-        let to = unsafe { self.route.first(self.dest, self.at, stored) };
-        match unrounded(to) {
-            Some(to) => to,
-            None => &mut computed[..self.at.1],
-        }
-    }
-
-    /// Rounds it, and moves it where it belongs.
-    ///
-    /// # Safety
-    /// No other task touches these elements, and this task holds no borrow of them.
-    #[inline(always)]
-    unsafe fn finish(self, vectors: Vectors) {
-        let OutputSpace { computed, stored } = self.space;
-        if rounds::<T>() {
-            // SAFETY: this function's contract.
-            let to = unsafe { self.route.first(self.dest, self.at, stored) };
-            vectors.round(&computed[..self.at.1], to);
-        }
-        // SAFETY: this function's contract.
-        unsafe { self.route.finish(self.dest, self.at, stored) };
     }
 }
 
@@ -192,6 +221,8 @@ pub(in crate::cpu) struct BackwardElements<'a, T> {
     activation: Activation,
     route: Route,
     vectors: Vectors,
+    /// How many elements further on the inputs are fetched while results are written; 0: none.
+    lookahead: usize,
 }
 
 impl<'a, T: Element> BackwardElements<'a, T> {
@@ -201,7 +232,7 @@ impl<'a, T: Element> BackwardElements<'a, T> {
         (dy, dx, in_place): (Source<'a, T>, Option<Dest<'a, T>>, bool),
         (residual, dresidual): (Option<Source<'a, T>>, Option<Dest<'a, T>>),
         activation: Activation,
-        streaming: bool,
+        (streaming, lookahead): (bool, usize),
         vectors: Vectors,
     ) -> BackwardElements<'a, T> {
         BackwardElements {
@@ -213,6 +244,7 @@ impl<'a, T: Element> BackwardElements<'a, T> {
             activation,
             route: Route::new(in_place, streaming),
             vectors,
+            lookahead,
         }
     }
 
@@ -259,46 +291,42 @@ impl<'a, T: Element> BackwardElements<'a, T> {
         let at = (offset, len * normalizers.len());
         let (x, dy) = (self.x.slice(at.0, at.1), self.dy.slice(at.0, at.1));
         let residual = self.residual.as_ref().map(|r| Each(r.slice(at.0, at.1)));
-        let mut dx = Output::new(self.dx.as_ref().filter(|_| writes), self.route, at, dx);
-        let mut dresidual = Output::new(self.dresidual.as_ref().filter(|_| writes), self.route, at, dresidual);
+        let mut dx = match &self.dx {
+            Some(to) if writes => Some(Output::new(to, self.route, at, dx)),
+            _ => None,
+        };
+        let mut dresidual = match &self.dresidual {
+            Some(to) if writes => Some(Output::new(to, self.route, at, dresidual)),
+            _ => None,
+        };
         // SAFETY: this function's contract; in place the route is another than straight.
-        let mut to_dx = dx.as_mut().map(|dx| unsafe { dx.place() });
+        let to_dx = dx.as_mut().map(|dx| unsafe { dx.place() });
         // SAFETY: as above.
-        let mut to_dresidual = dresidual.as_mut().map(|dresidual| unsafe { dresidual.place() });
-        macro_rules! visit_rows {
-            (|$start:ident, $n:ident| $gradient:expr) => {
-                for (row, n) in normalizers.iter().enumerate() {
-                    let ($start, $n) = (row * len, *n);
-                    let results = Results {
-                        dx: match &mut to_dx {
-                            Some(to) => Some(&mut to[$start..$start + len]),
-                            None => None,
-                        },
-                        dresidual: match &mut to_dresidual {
-                            Some(to) => Some(&mut to[$start..$start + len]),
-                            None => None,
-                        },
-                    };
-                    visitor.visit(row, $gradient, results);
+        let to_dresidual = dresidual.as_mut().map(|dresidual| unsafe { dresidual.place() });
+        let inputs = [Some(&self.x), Some(&self.dy), self.residual.as_ref()];
+        let ahead = Lookahead::new(inputs, at.0, self.lookahead);
+        let results = Results {
+            dx: to_dx,
+            dresidual: to_dresidual,
+            ahead,
+        };
+        macro_rules! computed {
+            ($residual:expr, $activation:expr) => {
+                ComputedRows {
+                    x,
+                    dy,
+                    normalizers,
+                    len,
+                    a,
+                    residual: $residual,
+                    activation: $activation,
                 }
             };
         }
-        macro_rules! computed {
-            ($residual:expr, $activation:expr) => {
-                visit_rows!(|start, n| Computed {
-                    x: &x[start..start + len],
-                    dy: &dy[start..start + len],
-                    n: n.part(0, len),
-                    a: a.part(0, len),
-                    residual: Residual::<T::Acc>::part($residual, start, len),
-                    activation: $activation,
-                })
-            };
-        }
         match (self.activation, residual) {
-            (Activation::Identity, _) => computed!(NoResidual, Identity),
-            (Activation::Relu, None) => computed!(NoResidual, Relu),
-            (Activation::Relu, Some(residual)) => computed!(residual, Relu),
+            (Activation::Identity, _) => visitor.visit(computed!(NoResidual, Identity), results),
+            (Activation::Relu, None) => visitor.visit(computed!(NoResidual, Relu), results),
+            (Activation::Relu, Some(residual)) => visitor.visit(computed!(residual, Relu), results),
             (activation, residual) => {
                 let (xhat, g, z) = (&mut xhat[..at.1], &mut g[..at.1], &mut z[..at.1]);
                 for (row, n) in normalizers.iter().enumerate() {
@@ -317,8 +345,8 @@ impl<'a, T: Element> BackwardElements<'a, T> {
                     *g = dy.to_acc();
                 }
                 self.vectors.run(Deactivate { activation, z, g });
-                let prepared = Prepared { xhat, g };
-                visit_rows!(|start, _n| prepared.part(start, len));
+                let all = Prepared { xhat, g };
+                visitor.visit(PreparedRows { all, len }, results);
             }
         }
         // SAFETY: this function's contract; no borrow of these elements is used any more.
@@ -348,7 +376,7 @@ pub(in crate::cpu) struct InputGradient<N, W, M> {
     pub(in crate::cpu) means: M,
 }
 
-impl<N, W, M> InputGradient<N, W, M> {
+impl<N: Copy, W: Copy, M: Copy> InputGradient<N, W, M> {
     /// Writes `dx = rstd·(w·g − mean_g − x̂·mean_gx)`, and the gradient of the residual, `g`, where they are wanted.
     #[inline(always)]
     #[expect(
@@ -371,17 +399,50 @@ impl<N, W, M> InputGradient<N, W, M> {
         }
         if let Some(to) = results.dx {
             let InputGradient { n, a, means } = self;
-            let len = to.len();
-            let (gradient, n, a, means) = (
-                gradient.part(0, len),
-                n.part(0, len),
-                a.part(0, len),
-                means.part(0, len),
-            );
-            for i in 0..len {
-                let (xhat, g) = gradient.at(i);
-                to[i] = input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i));
+            for (start, len) in results.ahead.steps(to.len()) {
+                let (to, gradient) = (&mut to[start..start + len], gradient.part(start, len));
+                let (n, a, means) = (n.part(start, len), a.part(start, len), means.part(start, len));
+                for i in 0..len {
+                    let (xhat, g) = gradient.at(i);
+                    to[i] = input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i));
+                }
             }
         }
+    }
+}
+
+impl<A> Results<'_, A> {
+    /// Writes the results of every row; `with(index)` is what they are computed with.
+    #[inline(always)]
+    pub(in crate::cpu) fn write_rows<G, N, W, M>(
+        mut self,
+        (gradients, len): (G, usize),
+        with: impl Fn(usize) -> InputGradient<N, W, M>,
+    ) where
+        A: Real,
+        G: Gradients<A>,
+        N: Coefficient<Normalizer<A>>,
+        W: Coefficient<AffineMap<A>>,
+        M: Coefficient<BackwardCoefficients<A>>,
+    {
+        if self.dx.is_some() || self.dresidual.is_some() {
+            for row in 0..gradients.rows() {
+                with(row).write(gradients.row(row), self.row(row, len));
+            }
+        }
+    }
+}
+
+/// Writing the results is all that is done, of one row.
+impl<A, N, W, M> GradientVisitor<A> for InputGradient<N, W, M>
+where
+    A: Real,
+    N: Coefficient<Normalizer<A>>,
+    W: Coefficient<AffineMap<A>>,
+    M: Coefficient<BackwardCoefficients<A>>,
+{
+    #[inline(always)]
+    fn visit<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>) {
+        self.write(gradients.row(0), results);
     }
 }

@@ -1,29 +1,11 @@
 use isonorm_math::activation::{Identity, Relu};
-use isonorm_math::{Activation, Element, Normalizer, Pointwise, Real};
+use isonorm_math::{Activation, Element, Normalizer, Pointwise};
 
-use super::{
-    Activate, AffineMap, All, CHUNK, Chunks, Coefficient, Dest, Each, NoResidual, Residual, Route, Source, rounds,
-    unrounded,
-};
+use super::output::{Output, OutputSpace, Route};
+use super::{Activate, AffineMap, All, CHUNK, Chunks, Coefficient, Dest, Each, NoResidual, Residual, Source};
 use crate::cpu::isa::Vectors;
+use crate::cpu::lookahead::Lookahead;
 use crate::cpu::statistics::BATCH;
-
-/// Working space of a forward task, which its chunks use one after the other.
-#[repr(align(64))]
-pub(in crate::cpu) struct ForwardSpace<T: Element> {
-    z: [T::Acc; CHUNK],
-    out: [T; CHUNK],
-}
-
-impl<T: Element> ForwardSpace<T> {
-    #[inline(always)]
-    pub(in crate::cpu) fn new() -> ForwardSpace<T> {
-        ForwardSpace {
-            z: [T::Acc::ZERO; CHUNK],
-            out: [T::default(); CHUNK],
-        }
-    }
-}
 
 /// The tensors of a forward pass and what follows the affine map.
 #[derive(Clone, Copy)]
@@ -34,6 +16,8 @@ pub(in crate::cpu) struct ForwardElements<'a, T> {
     activation: Activation,
     route: Route,
     vectors: Vectors,
+    /// How many elements further on the inputs are fetched meanwhile; 0: none.
+    lookahead: usize,
 }
 
 impl<'a, T: Element> ForwardElements<'a, T> {
@@ -42,7 +26,7 @@ impl<'a, T: Element> ForwardElements<'a, T> {
         (x, y, in_place): (Source<'a, T>, Dest<'a, T>, bool),
         residual: Option<Source<'a, T>>,
         activation: Activation,
-        streaming: bool,
+        (streaming, lookahead): (bool, usize),
         vectors: Vectors,
     ) -> ForwardElements<'a, T> {
         ForwardElements {
@@ -52,6 +36,7 @@ impl<'a, T: Element> ForwardElements<'a, T> {
             activation,
             route: Route::new(in_place, streaming),
             vectors,
+            lookahead,
         }
     }
 
@@ -60,13 +45,8 @@ impl<'a, T: Element> ForwardElements<'a, T> {
     /// # Safety
     /// No other task touches these elements.
     #[inline(always)]
-    pub(in crate::cpu) unsafe fn run<N, W>(
-        &self,
-        (offset, len): (usize, usize),
-        n: N,
-        a: W,
-        space: &mut ForwardSpace<T>,
-    ) where
+    pub(in crate::cpu) unsafe fn run<N, W>(&self, (offset, len): (usize, usize), n: N, a: W, space: &mut OutputSpace<T>)
+    where
         N: Coefficient<Normalizer<T::Acc>>,
         W: Coefficient<AffineMap<T::Acc>>,
     {
@@ -89,7 +69,7 @@ impl<'a, T: Element> ForwardElements<'a, T> {
         (offset, len): (usize, usize),
         normalizers: &[Normalizer<T::Acc>],
         a: W,
-        space: &mut ForwardSpace<T>,
+        space: &mut OutputSpace<T>,
     ) where
         W: Coefficient<AffineMap<T::Acc>>,
     {
@@ -110,64 +90,51 @@ impl<'a, T: Element> ForwardElements<'a, T> {
     /// # Safety
     /// No other task touches these elements.
     #[inline(always)]
-    unsafe fn chunk<N, W>(&self, (offset, len): (usize, usize), normalizers: &[N], a: W, space: &mut ForwardSpace<T>)
+    unsafe fn chunk<N, W>(&self, (offset, len): (usize, usize), normalizers: &[N], a: W, space: &mut OutputSpace<T>)
     where
         N: Coefficient<Normalizer<T::Acc>>,
         W: Coefficient<AffineMap<T::Acc>>,
     {
-        let ForwardSpace { z, out } = space;
         let at = (offset, len * normalizers.len());
         let x = self.x.slice(at.0, at.1);
         let residual = self.residual.as_ref().map(|r| Each(r.slice(at.0, at.1)));
-        let route = self.route.of_chunk(&self.y, at);
-        // SAFETY: this function's contract; only the straight route writes `y` here, and then it is not `x`.
-        let to = unsafe { route.first(&self.y, at, out) };
-        let fused = matches!(self.activation, Activation::Identity | Activation::Relu);
-        let mapped = match unrounded(to) {
-            Some(to) if fused => to,
-            _ => &mut z[..at.1],
-        };
+        let ahead = Lookahead::new([Some(&self.x), self.residual.as_ref(), None], at.0, self.lookahead);
+        let mut y = Output::new(&self.y, self.route, at, space);
+        // SAFETY: this function's contract; in place the route is another than straight.
+        let to = unsafe { y.place() };
         for (row, n) in normalizers.iter().enumerate() {
             let start = row * len;
             let residual = residual.map(|r| Coefficient::part(r, start, len));
-            self.map(
-                &x[start..start + len],
-                (*n, a),
-                residual,
-                &mut mapped[start..start + len],
-            );
+            let (x, to) = (&x[start..start + len], &mut to[start..start + len]);
+            self.map(x, (*n, a), residual, to, ahead.row(row, len));
         }
-        if !fused || rounds::<T>() {
-            let z = &mut z[..at.1];
-            if !fused {
-                let activation = self.activation;
-                self.vectors.run(Activate { activation, z });
-            }
-            self.vectors.round(z, to);
+        let activation = self.activation;
+        if !matches!(activation, Activation::Identity | Activation::Relu) {
+            self.vectors.run(Activate { activation, z: to });
         }
-        // SAFETY: this function's contract; the borrow of `x` has ended.
-        unsafe { route.finish(&self.y, at, out) };
+        // SAFETY: this function's contract; no borrow of these elements is used any more.
+        unsafe { y.finish(self.vectors) };
     }
 
     /// `to = act(x̂·weight + bias + residual)` for ReLU; otherwise what `act` is yet to be applied to.
     #[inline(always)]
-    fn map<N, W>(&self, x: &[T], (n, a): (N, W), residual: Option<Each<'_, T>>, to: &mut [T::Acc])
+    fn map<N, W>(&self, x: &[T], (n, a): (N, W), residual: Option<Each<'_, T>>, to: &mut [T::Acc], ahead: Lookahead)
     where
         N: Coefficient<Normalizer<T::Acc>>,
         W: Coefficient<AffineMap<T::Acc>>,
     {
         match (self.activation, residual) {
-            (Activation::Relu, None) => map(x, (n, a), NoResidual, Relu, to),
-            (Activation::Relu, Some(residual)) => map(x, (n, a), residual, Relu, to),
-            (_, None) => map(x, (n, a), NoResidual, Identity, to),
-            (_, Some(residual)) => map(x, (n, a), residual, Identity, to),
+            (Activation::Relu, None) => map(x, (n, a), (NoResidual, Relu), to, ahead),
+            (Activation::Relu, Some(residual)) => map(x, (n, a), (residual, Relu), to, ahead),
+            (_, None) => map(x, (n, a), (NoResidual, Identity), to, ahead),
+            (_, Some(residual)) => map(x, (n, a), (residual, Identity), to, ahead),
         }
     }
 }
 
 /// `to = act(x̂·weight + bias + residual)`.
 #[inline(always)]
-fn map<T, N, W, R, P>(x: &[T], (n, a): (N, W), residual: R, activation: P, to: &mut [T::Acc])
+fn map<T, N, W, R, P>(x: &[T], (n, a): (N, W), (residual, activation): (R, P), to: &mut [T::Acc], ahead: Lookahead)
 where
     T: Element,
     N: Coefficient<Normalizer<T::Acc>>,
@@ -175,10 +142,12 @@ where
     R: Residual<T::Acc>,
     P: Pointwise,
 {
-    let len = to.len();
-    let (x, n, a, residual) = (&x[..len], n.part(0, len), a.part(0, len), residual.part(0, len));
-    for i in 0..len {
-        let z = a.at(i).apply(n.at(i).apply(x[i].to_acc()));
-        to[i] = activation.apply(residual.add(i, z));
+    for (start, len) in ahead.steps(to.len()) {
+        let (x, to) = (&x[start..start + len], &mut to[start..start + len]);
+        let (n, a, residual) = (n.part(start, len), a.part(start, len), residual.part(start, len));
+        for i in 0..len {
+            let z = a.at(i).apply(n.at(i).apply(x[i].to_acc()));
+            to[i] = activation.apply(residual.add(i, z));
+        }
     }
 }

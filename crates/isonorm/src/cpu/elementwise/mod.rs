@@ -6,21 +6,21 @@
 
 mod backward;
 mod forward;
+mod output;
 
-pub(super) use backward::{BackwardElements, BackwardSpace, Gradient, GradientVisitor, InputGradient, Results};
-pub(super) use forward::{ForwardElements, ForwardSpace};
-
-use std::any::TypeId;
+pub(super) use backward::{
+    BackwardElements, BackwardSpace, Gradient, GradientVisitor, Gradients, InputGradient, Results,
+};
+pub(super) use forward::ForwardElements;
+pub(super) use output::OutputSpace;
 
 use isonorm_math::normalize::affine;
 use isonorm_math::{Activation, BackwardCoefficients, Element, Normalizer, Real};
 
 use super::isa::Kernel;
 use super::memory::{Dest, Source};
-use super::stream;
 
-/// Elements of a chunk, the longest stretch that is worked on at once.
-pub(super) const CHUNK: usize = 1024;
+pub(super) use crate::plan::CHUNK;
 
 /// Something that each element of a stretch has: the same for all, or one each.
 pub(super) trait Coefficient<C>: Copy {
@@ -171,20 +171,6 @@ impl<T: Element> Residual<T::Acc> for Each<'_, T> {
     }
 }
 
-/// Whether results are rounded to the type that is stored: in a step of its own, which has instructions of its own.
-#[inline(always)]
-const fn rounds<T: Element>() -> bool {
-    size_of::<T>() < size_of::<T::Acc>()
-}
-
-/// The elements as what is computed, where that is not rounded.
-#[inline(always)]
-fn unrounded<T: Element>(to: &mut [T]) -> Option<&mut [T::Acc]> {
-    let same = TypeId::of::<T>() == TypeId::of::<T::Acc>();
-    // SAFETY: the types are the same.
-    same.then(|| unsafe { &mut *(std::ptr::from_mut(to) as *mut [T::Acc]) })
-}
-
 /// The chunks of a stretch: where each starts, and how long it is.
 pub(super) struct Chunks {
     start: usize,
@@ -217,75 +203,6 @@ impl Iterator for Chunks {
         self.start = self.end;
         self.end += CHUNK;
         Some((start, len))
-    }
-}
-
-/// Results shorter than this are not worth storing past the caches when they do not begin on a cache line: the pieces of lines
-/// at both ends cost more than the whole lines between them save.
-const SHORTEST_STREAM_BYTES: usize = 1024;
-
-/// How results reach their destination.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Route {
-    /// Written where they belong.
-    Straight,
-    /// Collected, then copied over the input that they replace.
-    InPlace,
-    /// Collected, then stored past the caches.
-    Stream,
-}
-
-impl Route {
-    fn new(in_place: bool, streaming: bool) -> Route {
-        match (in_place, streaming) {
-            (true, _) => Route::InPlace,
-            (false, true) => Route::Stream,
-            (false, false) => Route::Straight,
-        }
-    }
-
-    /// The route of results for elements `offset..offset + len` of `to`.
-    #[inline(always)]
-    fn of_chunk<T: Element>(self, to: &Dest<'_, T>, (offset, len): (usize, usize)) -> Route {
-        if self == Route::Stream && len * size_of::<T>() < SHORTEST_STREAM_BYTES && to.past_line(offset) != 0 {
-            Route::Straight
-        } else {
-            self
-        }
-    }
-
-    /// Where to write the results for elements `offset..offset + len` of `to` first.
-    ///
-    /// # Safety
-    /// No other task touches these elements, and this task holds no other borrow of them unless the route is another than
-    /// [`Route::Straight`].
-    #[inline(always)]
-    unsafe fn first<'s, T: Element>(
-        self,
-        to: &'s Dest<'_, T>,
-        (offset, len): (usize, usize),
-        staging: &'s mut [T; CHUNK],
-    ) -> &'s mut [T] {
-        match self {
-            // SAFETY: this function's contract.
-            Route::Straight => unsafe { to.slice(offset, len) },
-            Route::InPlace | Route::Stream => &mut staging[..len],
-        }
-    }
-
-    /// Moves on what was collected.
-    ///
-    /// # Safety
-    /// No other task touches these elements, and this task holds no borrow of them.
-    #[inline(always)]
-    unsafe fn finish<T: Element>(self, to: &Dest<'_, T>, (offset, len): (usize, usize), staging: &[T; CHUNK]) {
-        // SAFETY: this function's contract.
-        let to = || unsafe { to.slice(offset, len) };
-        match self {
-            Route::Straight => {}
-            Route::InPlace => to().copy_from_slice(&staging[..len]),
-            Route::Stream => stream::copy(to(), &staging[..len]),
-        }
     }
 }
 

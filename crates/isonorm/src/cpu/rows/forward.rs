@@ -6,18 +6,19 @@ use super::GroupLayout;
 use super::moments::{GroupMoments, measure_short_groups};
 use crate::Geometry;
 use crate::cpu::crew::Crew;
-use crate::cpu::elementwise::{AffineMap, All, CHUNK, Each, ForwardElements, ForwardSpace};
-use crate::cpu::isa::Kernel;
+use crate::cpu::elementwise::{AffineMap, All, CHUNK, Each, ForwardElements, OutputSpace};
+use crate::cpu::isa::{Kernel, Vectors};
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::Parameters;
 use crate::cpu::statistics::{BATCH, Given, GroupStatistics, Outcome};
 use crate::plan::{Region, RowsPlan};
 
-/// Numbers that are kept of a part: the shift because, in place, another part's task may have overwritten it in `x`.
+/// Numbers that are kept of a part.
 const SLOT: usize = 4;
 
 /// Everything that the tasks of a forward pass share.
 pub(in crate::cpu) struct RowsForward<'a, T: Element> {
+    pub(in crate::cpu) vectors: Vectors,
     pub(in crate::cpu) plan: &'a RowsPlan,
     pub(in crate::cpu) geometry: &'a Geometry,
     pub(in crate::cpu) elements: ForwardElements<'a, T>,
@@ -28,19 +29,21 @@ pub(in crate::cpu) struct RowsForward<'a, T: Element> {
     pub(in crate::cpu) given: Option<Given<'a>>,
     pub(in crate::cpu) outcome: Outcome<'a>,
     pub(in crate::cpu) scratch: Scratch<'a>,
-    /// Count, mean, squared distances and shift of each part.
+    /// Count, mean, squared distances and shift of each part; once they are merged, what normalizes the group in the first
+    /// part's place.
     pub(in crate::cpu) parts: Region,
 }
 
 /// Runs a forward pass.
 pub(in crate::cpu) fn forward<T: Element>(pass: &RowsForward<'_, T>, crew: &Crew) {
-    let run = |phase, tasks| crew.vectors.run(Tasks { pass, phase, tasks });
+    let run = |phase, tasks| pass.vectors.run(Tasks { pass, phase, tasks });
     let (groups, parts) = (pass.geometry.groups(), pass.plan.parts);
     if !pass.plan.split {
         return crew.for_each(groups, |tasks| run(Phase::Whole, tasks));
     }
     if pass.given.is_none() {
         crew.for_each(groups * parts, |tasks| run(Phase::Measure, tasks));
+        crew.for_each(groups, |groups| groups.for_each(|group| pass.merge_parts(group)));
     }
     crew.for_each(groups * parts, |tasks| run(Phase::Apply, tasks));
 }
@@ -52,8 +55,7 @@ enum Phase {
     Whole,
     /// The moments of a part, into the workspace.
     Measure,
-    /// A part's result, the last first: a cache may still have them. Every task merges the group's moments for itself, in the
-    /// same order; the first part's saves them.
+    /// A part's result, the last first: a cache may still have them.
     Apply,
 }
 
@@ -71,7 +73,7 @@ impl<T: Element> Kernel for Tasks<'_, '_, T> {
     fn run(self) {
         let Tasks { pass, phase, tasks } = self;
         let parts = pass.plan.parts;
-        let mut space = ForwardSpace::new();
+        let mut space = OutputSpace::new();
         let mut normalizers = [Normalizer::default(); BATCH];
         let batch = if phase == Phase::Whole { pass.plan.batch } else { 1 };
         for start in tasks.clone().step_by(batch) {
@@ -84,7 +86,7 @@ impl<T: Element> Kernel for Tasks<'_, '_, T> {
                 }
             };
             let normalizers = &mut normalizers[..groups.len()];
-            // SAFETY: a group is one task's, or (in phases of parts) its first part is, and the slot of each.
+            // SAFETY: a group is one task's, or (when measuring) the slot of each part.
             unsafe { pass.normalizers(phase, groups.clone(), parts.clone(), normalizers) };
             if phase == Phase::Measure {
                 continue;
@@ -119,8 +121,7 @@ impl<'a, T: Element> RowsForward<'a, T> {
     /// What normalizes some groups; when only measuring, their moments go to the workspace.
     ///
     /// # Safety
-    /// No other task saves the statistics of these groups: those of whole groups, and of first parts. When measuring, no other
-    /// task measures this part.
+    /// Of whole groups: no other task saves the statistics. When measuring: no other task measures this part.
     #[inline(always)]
     unsafe fn normalizers(
         &self,
@@ -136,14 +137,20 @@ impl<'a, T: Element> RowsForward<'a, T> {
             return;
         }
         if phase == Phase::Apply {
-            // SAFETY: this function's contract.
-            normalizers[0] = unsafe { self.merged_normalizer(groups.start, parts.start == 0) };
+            normalizers[0] = self.merged_normalizer(groups.start);
             return;
         }
         let mut statistics = [GroupStatistics::default(); BATCH];
         if self.plan.blocks == 1 {
             let layout = |group| GroupLayout::new(self.plan, self.geometry, group);
-            measure_short_groups(self.elements.x, self.centred, groups.clone(), layout, &mut statistics);
+            measure_short_groups(
+                self.vectors,
+                self.elements.x,
+                self.centred,
+                groups.clone(),
+                layout,
+                &mut statistics,
+            );
         } else {
             let layout = GroupLayout::new(self.plan, self.geometry, groups.start);
             let x = GroupMoments::new(self.elements.x, layout, self.centred);
@@ -151,7 +158,7 @@ impl<'a, T: Element> RowsForward<'a, T> {
             if phase == Phase::Measure {
                 let numbers = [moments.count, moments.mean, moments.m2, x.shift.to_f64()];
                 // SAFETY: this function's contract.
-                unsafe { self.slot(groups.start, parts.start) }.copy_from_slice(&numbers);
+                unsafe { *self.slot(groups.start, parts.start) = numbers };
                 return;
             }
             statistics[0] = GroupStatistics::about(x.shift.to_f64(), moments);
@@ -163,30 +170,31 @@ impl<'a, T: Element> RowsForward<'a, T> {
         };
     }
 
-    /// What normalizes a group, once the moments of all its parts are in the workspace; saves its statistics if `save`.
-    ///
-    /// # Safety
-    /// If `save`: no other task saves those of this group.
-    unsafe fn merged_normalizer(&self, group: usize, save: bool) -> Normalizer<T::Acc> {
-        // SAFETY: the tasks that wrote the slots have ended; now they are only read.
-        let slot = |part| unsafe {
-            self.scratch
-                .shared::<f64>(self.parts, self.first_of_slot(group, part), SLOT)
-        };
+    /// Merges the moments of a group's parts, saves its statistics, and leaves what normalizes it in the first part's place. A
+    /// group is one task's, in a phase of its own.
+    fn merge_parts(&self, group: usize) {
+        // SAFETY: the tasks that wrote the slots have ended.
+        let slot = |part| unsafe { self.slot(group, part) };
         let moments = (0..self.plan.parts).fold(Moments::EMPTY, |m, part| {
-            let slot = slot(part);
-            m.merge(Moments {
-                count: slot[0],
-                mean: slot[1],
-                m2: slot[2],
-            })
+            let [count, mean, m2, _] = *slot(part);
+            m.merge(Moments { count, mean, m2 })
         });
-        let statistics = GroupStatistics::about(slot(0)[3], moments);
-        if save {
-            // SAFETY: this function's contract.
-            unsafe { self.outcome.finish_group(group, statistics) }
-        } else {
-            self.outcome.normalizer(statistics)
+        let merged = slot(0);
+        let statistics = GroupStatistics::about(merged[3], moments);
+        // SAFETY: a group is one task's.
+        let Normalizer { centre, rstd, offset } = unsafe { self.outcome.finish_group::<T::Acc>(group, statistics) };
+        *merged = [centre.to_f64(), rstd.to_f64(), offset.to_f64(), 0.0];
+    }
+
+    /// What normalizes a group, once its parts have been merged.
+    #[inline(always)]
+    fn merged_normalizer(&self, group: usize) -> Normalizer<T::Acc> {
+        // SAFETY: the phase that merged them has ended; now they are only read.
+        let slot: &[f64] = unsafe { self.scratch.shared(self.parts, self.first_of_slot(group, 0), SLOT) };
+        Normalizer {
+            centre: T::Acc::from_f64(slot[0]),
+            rstd: T::Acc::from_f64(slot[1]),
+            offset: T::Acc::from_f64(slot[2]),
         }
     }
 
@@ -200,7 +208,7 @@ impl<'a, T: Element> RowsForward<'a, T> {
         layout: &GroupLayout<'_>,
         part: usize,
         normalizer: Normalizer<T::Acc>,
-        space: &mut ForwardSpace<T>,
+        space: &mut OutputSpace<T>,
     ) {
         let (first, n) = (layout.parameter(), All(normalizer));
         let Parameters { weight, bias } = self.parameters;
@@ -235,9 +243,10 @@ impl<'a, T: Element> RowsForward<'a, T> {
     /// # Safety
     /// Nobody else holds a borrow of this slot.
     #[inline(always)]
-    unsafe fn slot(&self, group: usize, part: usize) -> &'a mut [f64] {
+    unsafe fn slot(&self, group: usize, part: usize) -> &'a mut [f64; SLOT] {
         // SAFETY: this function's contract.
-        unsafe { self.scratch.slice(self.parts, self.first_of_slot(group, part), SLOT) }
+        let slot = unsafe { self.scratch.slice(self.parts, self.first_of_slot(group, part), SLOT) };
+        slot.try_into().expect("a slot has so many numbers")
     }
 
     #[inline(always)]

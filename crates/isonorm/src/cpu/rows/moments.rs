@@ -3,7 +3,8 @@ use std::ops::Range;
 use isonorm_math::{Element, Moments, Real};
 
 use super::GroupLayout;
-use crate::cpu::lanes::{DistanceLanes, Lanes};
+use crate::cpu::isa::Vectors;
+use crate::cpu::lanes::{DistanceLanes, Folded, Lanes};
 use crate::cpu::memory::Source;
 use crate::cpu::statistics::{BATCH, DIGITS_KEPT, GroupStatistics, central};
 
@@ -52,7 +53,7 @@ impl<'a, 'p, T: Element> GroupMoments<'a, 'p, T> {
     #[inline(always)]
     fn of_block(&self, block: usize) -> Moments<f64> {
         let count = self.elements(block) as f64;
-        let (sum, squares) = self.sums_of_block(block);
+        let [sum, squares] = self.sums_of_block(block).map(Folded::total);
         let moments = about_shift(count, sum, squares);
         if digits_are_kept(moments, squares) {
             moments
@@ -63,16 +64,16 @@ impl<'a, 'p, T: Element> GroupMoments<'a, 'p, T> {
 
     /// The distances of a block from the shift, and their squares, added up; for RMSNorm, whose mean is 0, 0 and the squares.
     #[inline(always)]
-    fn sums_of_block(&self, block: usize) -> (T::Acc, T::Acc) {
+    fn sums_of_block(&self, block: usize) -> [Folded<T::Acc>; 2] {
         if !self.centred {
-            return (T::Acc::ZERO, self.sum(block, |s, v| v.mul_add(v, s)));
+            return [Folded::ZERO, self.sum(block, |s, v| v.mul_add(v, s))];
         }
         let mut lanes = DistanceLanes::new();
         for index in 0..self.layout.pieces(block) {
             let piece = self.layout.piece(block, index);
             lanes.add(self.x.slice(piece.offset, piece.len), self.shift);
         }
-        lanes.totals()
+        lanes.fold()
     }
 
     /// The moments of a block from another pass over it, the squares about the mean of the first.
@@ -83,6 +84,7 @@ impl<'a, 'p, T: Element> GroupMoments<'a, 'p, T> {
             let d = (v - shift) - mean;
             d.mul_add(d, s)
         });
+        let squares = squares.total();
         if squares.is_finite() {
             Moments {
                 m2: squares.to_f64(),
@@ -105,13 +107,13 @@ impl<'a, 'p, T: Element> GroupMoments<'a, 'p, T> {
 
     /// Sums a block.
     #[inline(always)]
-    fn sum(&self, block: usize, step: impl Fn(T::Acc, T::Acc) -> T::Acc) -> T::Acc {
+    fn sum(&self, block: usize, step: impl Fn(T::Acc, T::Acc) -> T::Acc) -> Folded<T::Acc> {
         let mut lanes = Lanes::new();
         for index in 0..self.layout.pieces(block) {
             let piece = self.layout.piece(block, index);
             lanes.add(self.x.slice(piece.offset, piece.len), &step);
         }
-        lanes.total()
+        lanes.fold()
     }
 
     /// A block whose squares overflow the accumulator (or which has a NaN or an infinity), in `f64`.
@@ -162,6 +164,7 @@ fn digits_are_kept<A: Real>(moments: Moments<f64>, squares: A) -> bool {
 /// Statistics of at most [`BATCH`] groups that are one block each, step by step for all of them.
 #[inline(always)]
 pub(super) fn measure_short_groups<'p, T: Element>(
+    vectors: Vectors,
     x: Source<'_, T>,
     centred: bool,
     groups: Range<usize>,
@@ -169,16 +172,17 @@ pub(super) fn measure_short_groups<'p, T: Element>(
     statistics: &mut [GroupStatistics; BATCH],
 ) {
     let mut shift = [T::Acc::ZERO; BATCH];
-    let mut sums = [T::Acc::ZERO; BATCH];
-    let mut squares = [T::Acc::ZERO; BATCH];
+    let mut sums = [Folded::ZERO; BATCH];
+    let mut squares = [Folded::ZERO; BATCH];
     let mut moments = [Moments::EMPTY; BATCH];
     let mut count = 0.0;
     for (i, group) in groups.clone().enumerate() {
         let x = GroupMoments::new(x, layout(group), centred);
         count = x.elements(0) as f64;
         shift[i] = x.shift;
-        (sums[i], squares[i]) = x.sums_of_block(0);
+        [sums[i], squares[i]] = x.sums_of_block(0);
     }
+    let (sums, squares) = (Folded::totals(vectors, &sums), Folded::totals(vectors, &squares));
     for i in 0..BATCH {
         moments[i] = about_shift(count, sums[i], squares[i]);
     }

@@ -7,7 +7,7 @@ use isonorm_math::{BackwardCoefficients, Element, Normalizer, Real};
 use super::{ColumnsBackward, TileCoefficients};
 use crate::cpu::columns::{LaneSums, gather};
 use crate::cpu::elementwise::{
-    AffineMap, All, BackwardSpace, Coefficient, Gradient, GradientVisitor, InputGradient, Results,
+    AffineMap, All, BackwardSpace, Coefficient, Gradient, GradientVisitor, Gradients, InputGradient, Results,
 };
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
@@ -118,22 +118,22 @@ impl<T: Element> Kernel for WriteRows<'_, '_, '_, T> {
             for row in rows {
                 let at = (layout.offset(row), layout.width());
                 let (n, a) = (normalizer.first(at.1), All(pass.of_row(layout, row)));
-                let mut visitor = WriteLine(InputGradient {
+                let mut visitor = InputGradient {
                     n,
                     a,
                     means: means.means(at.1),
-                });
+                };
                 // SAFETY: these rows are this task's alone.
                 unsafe { pass.elements.chunk(at, true, (&[n], a), space, &mut visitor) };
             }
         } else {
             for at in layout.lines(rows) {
                 let (n, a) = (normalizer.first(at.1), parameters.first(at.1));
-                let mut visitor = WriteLine(InputGradient {
+                let mut visitor = InputGradient {
                     n,
                     a,
                     means: means.means(at.1),
-                });
+                };
                 // SAFETY: as above.
                 unsafe { pass.elements.chunk(at, true, (&[n], a), space, &mut visitor) };
             }
@@ -158,14 +158,14 @@ where
     M: Coefficient<BackwardCoefficients<A>>,
 {
     #[inline(always)]
-    fn visit<G: Gradient<A>>(&mut self, _row: usize, gradient: G, results: Results<'_, A>) {
+    fn visit<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>) {
         let SumLine {
             len,
             sums,
             of_row,
             write,
         } = self;
-        let len = *len;
+        let (gradient, len) = (gradients.row(0), *len);
         let (of_line, gx_sums, g_sums) = (gradient.part(0, len), &mut sums.gx[..len], &mut sums.g[..len]);
         if let Some((weight, of_row)) = of_row {
             for i in 0..len {
@@ -183,21 +183,5 @@ where
             }
         }
         write.write(gradient, results);
-    }
-}
-
-/// The second sweep over a line.
-struct WriteLine<N, W, M>(InputGradient<N, W, M>);
-
-impl<A, N, W, M> GradientVisitor<A> for WriteLine<N, W, M>
-where
-    A: Real,
-    N: Coefficient<Normalizer<A>>,
-    W: Coefficient<AffineMap<A>>,
-    M: Coefficient<BackwardCoefficients<A>>,
-{
-    #[inline(always)]
-    fn visit<G: Gradient<A>>(&mut self, _row: usize, gradient: G, results: Results<'_, A>) {
-        self.0.write(gradient, results);
     }
 }

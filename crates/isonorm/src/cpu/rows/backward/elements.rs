@@ -7,10 +7,10 @@ use isonorm_math::{Element, Normalizer, Real};
 use super::{GroupSums, Means, Piece, RowsBackward, Sweep};
 use crate::cpu::crew::Crew;
 use crate::cpu::elementwise::{
-    AffineMap, All, BackwardSpace, CHUNK, Each, Gradient, GradientVisitor, InputGradient, Results,
+    AffineMap, All, BackwardSpace, Each, GradientVisitor, Gradients, InputGradient, Results,
 };
 use crate::cpu::isa::Kernel;
-use crate::cpu::lanes::GradientLanes;
+use crate::cpu::lanes::{Folded, GradientLanes, add_rows};
 use crate::cpu::parameters::Parameters;
 use crate::cpu::statistics::BATCH;
 use crate::plan::share;
@@ -61,6 +61,8 @@ struct Space<T: Element> {
     chunk: BackwardSpace<T>,
     /// `Σ w·g·x̂` and `Σ w·g` of a piece.
     lanes: GradientLanes<T::Acc>,
+    /// Those of short rows.
+    folded: [[Folded<T::Acc>; BATCH]; 2],
 }
 
 impl<T: Element> Space<T> {
@@ -69,6 +71,7 @@ impl<T: Element> Space<T> {
         Space {
             chunk: BackwardSpace::new(),
             lanes: GradientLanes::new(),
+            folded: [[Folded::ZERO; BATCH]; 2],
         }
     }
 }
@@ -78,42 +81,41 @@ struct SweepChunk<'s, 'w, A> {
     a: AffineMap<Each<'w, A>>,
     normalizers: &'s [All<Normalizer<A>>],
     means: &'s [Means<A>],
-    sums: Option<&'s mut GradientLanes<A>>,
+    sums: Option<Sums<'s, A>>,
     parameters: Option<Pair<'s, A>>,
-    /// Where the sums of whole rows go.
-    totals: Option<&'s mut [GroupSums]>,
+}
+
+/// Where the sums of a chunk go.
+enum Sums<'s, A> {
+    /// To those of the row that it is a part of.
+    Lanes(&'s mut GradientLanes<A>),
+    /// Each row's to a place of its own.
+    Rows(&'s mut [[Folded<A>; BATCH]; 2]),
 }
 
 impl<A: Real> GradientVisitor<A> for SweepChunk<'_, '_, A> {
     #[inline(always)]
-    fn visit<G: Gradient<A>>(&mut self, row: usize, gradient: G, results: Results<'_, A>) {
+    fn visit<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>) {
         if let Some(sums) = &mut self.sums {
-            let parameters = match &mut self.parameters {
-                Some([dweight, dbias]) => Some([&mut **dweight, &mut **dbias]),
-                None => None,
-            };
-            sums.add_weighted(gradient, self.a.weight, parameters);
-            if let Some(totals) = &mut self.totals {
-                totals[row].take(sums);
+            match sums {
+                Sums::Lanes(lanes) => lanes.add_weighted(gradients.row(0), self.a.weight),
+                Sums::Rows([gx, g]) => {
+                    for (row, (gx, g)) in gx.iter_mut().zip(g).take(gradients.rows()).enumerate() {
+                        let mut lanes = GradientLanes::new();
+                        lanes.add_weighted(gradients.row(row), self.a.weight);
+                        [*gx, *g] = lanes.fold();
+                    }
+                }
             }
         }
-        let write = InputGradient {
+        // A loop of its own, for one that also stores would not keep the lanes in registers.
+        if let Some([dweight, dbias]) = &mut self.parameters {
+            add_rows(gradients, [&mut **dweight, &mut **dbias]);
+        }
+        results.write_rows((gradients, self.a.weight.0.len()), |row| InputGradient {
             n: self.normalizers[row],
             a: self.a,
             means: self.means[row],
-        };
-        write.write(gradient, results);
-    }
-}
-
-impl GroupSums {
-    /// Adds what is in the lanes, and leaves none there.
-    #[inline(always)]
-    fn take<A: Real>(&mut self, lanes: &mut GradientLanes<A>) {
-        let (gx, g) = lanes.take();
-        self.add(GroupSums {
-            gx: gx.to_f64(),
-            g: g.to_f64(),
         });
     }
 }
@@ -246,12 +248,11 @@ impl<T: Element> SweepRows<'_, '_, '_, T> {
         let mut totals = [GroupSums::default(); BATCH];
         let mut means = [pass.means(None); BATCH];
         let mut sweep = pass.first_sweep();
+        let short = pass.plan.batch > 1;
         if phase == Phase::Write {
             sweep = Sweep::Write;
             totals[0] = pass.total(rows.start);
         }
-        // Short rows go several to a chunk.
-        let together = (CHUNK / pass.geometry.inner).clamp(1, pass.plan.batch);
         // A loop, though of two turns at most: the compiler is to see its body once.
         loop {
             if sweep == Sweep::Write {
@@ -259,32 +260,42 @@ impl<T: Element> SweepRows<'_, '_, '_, T> {
                     *means = pass.means(Some(*total));
                 }
             }
-            for first in (0..rows.len()).step_by(together) {
-                let last = (first + together).min(rows.len());
-                let row = rows.start + first;
-                for block in self.blocks.clone() {
-                    let piece = if pass.plan.batch > 1 {
-                        // Finding out where a short row lies would take as long as computing it.
-                        let len = pass.geometry.inner;
-                        Piece {
-                            offset: row * len,
-                            inner: 0,
-                            len,
-                        }
-                    } else {
-                        pass.layout(row).piece(block, 0)
+            for block in self.blocks.clone() {
+                let piece = if short {
+                    // Finding out where a short row lies would take as long as computing it.
+                    let len = pass.geometry.inner;
+                    Piece {
+                        offset: rows.start * len,
+                        inner: 0,
+                        len,
+                    }
+                } else {
+                    pass.layout(rows.start).piece(block, 0)
+                };
+                let staged = match &mut staging {
+                    Some([dweight, dbias]) if sweep.sums() => Some([&mut **dweight, &mut **dbias]),
+                    _ => None,
+                };
+                self.sweep_piece((sweep, piece), &normalizers[..rows.len()], &means[..rows.len()], staged);
+                if sweep.sums() && !short {
+                    let (gx, g) = self.space.lanes.take();
+                    totals[0].add(GroupSums {
+                        gx: gx.to_f64(),
+                        g: g.to_f64(),
+                    });
+                }
+            }
+            if sweep.sums() && short {
+                let [gx, g] = self
+                    .space
+                    .folded
+                    .each_ref()
+                    .map(|sums| Folded::totals(pass.vectors, sums));
+                for (i, total) in totals.iter_mut().enumerate() {
+                    *total = GroupSums {
+                        gx: gx[i].to_f64(),
+                        g: g[i].to_f64(),
                     };
-                    let staged = match &mut staging {
-                        Some([dweight, dbias]) if sweep.sums() => Some([&mut **dweight, &mut **dbias]),
-                        _ => None,
-                    };
-                    self.sweep_piece(
-                        (sweep, piece),
-                        &normalizers[first..last],
-                        &means[first..last],
-                        staged,
-                        &mut totals[first..last],
-                    );
                 }
             }
             if sweep == Sweep::Write || phase == Phase::Sum || !pass.second_sweep() {
@@ -300,8 +311,7 @@ impl<T: Element> SweepRows<'_, '_, '_, T> {
         }
     }
 
-    /// One sweep over a piece of a row; or over that row and those that follow it, as many as there are totals, when rows are
-    /// short.
+    /// One sweep over a piece of a row; or over that row and those that follow it, as many as there are normalizers.
     #[inline(always)]
     fn sweep_piece(
         &mut self,
@@ -309,13 +319,12 @@ impl<T: Element> SweepRows<'_, '_, '_, T> {
         normalizers: &[All<Normalizer<T::Acc>>],
         means: &[Means<T::Acc>],
         mut staging: Option<Pair<'_, T::Acc>>,
-        totals: &mut [GroupSums],
     ) {
         let SweepRows { pass, space, .. } = self;
         let Parameters { weight, bias } = pass.parameters;
-        let several = totals.len() > 1;
+        let short = pass.plan.batch > 1;
         let first_staged = self.blocks.start * pass.plan.block_inner;
-        for (start, len) in pass.elements.chunks((piece.offset, piece.len), sweep.sums() || several) {
+        for (start, len) in pass.elements.chunks((piece.offset, piece.len), sweep.sums() || short) {
             let (at, first) = ((piece.offset + start, len), piece.inner + start);
             let a = AffineMap {
                 weight: Each(&weight[first..first + len]),
@@ -326,23 +335,23 @@ impl<T: Element> SweepRows<'_, '_, '_, T> {
                 a,
                 normalizers,
                 means,
-                sums: if sweep.sums() { Some(&mut space.lanes) } else { None },
+                sums: match short {
+                    _ if !sweep.sums() => None,
+                    true => Some(Sums::Rows(&mut space.folded)),
+                    false => Some(Sums::Lanes(&mut space.lanes)),
+                },
                 parameters: match &mut staging {
                     Some([dweight, dbias]) => {
                         Some([&mut dweight[staged..staged + len], &mut dbias[staged..staged + len]])
                     }
                     None => None,
                 },
-                totals: if several { Some(&mut *totals) } else { None },
             };
             // SAFETY: this piece, and the rows that follow it, are this task's alone.
             unsafe {
                 pass.elements
                     .chunk(at, sweep.writes(), (normalizers, a), &mut space.chunk, &mut visitor)
             };
-        }
-        if sweep.sums() && !several {
-            totals[0].take(&mut space.lanes);
         }
     }
 }

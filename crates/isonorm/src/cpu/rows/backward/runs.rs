@@ -7,7 +7,7 @@ use isonorm_math::{Element, Normalizer, Real};
 
 use super::{GroupLayout, GroupSums, Means, RowsBackward, Stretch, Sweep};
 use crate::cpu::crew::Crew;
-use crate::cpu::elementwise::{AffineMap, All, BackwardSpace, Gradient, GradientVisitor, InputGradient, Results};
+use crate::cpu::elementwise::{AffineMap, All, BackwardSpace, GradientVisitor, Gradients, InputGradient, Results};
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
 use crate::plan::share;
@@ -53,7 +53,8 @@ struct SweepChunk<'s, A> {
 
 impl<A: Real> GradientVisitor<A> for SweepChunk<'_, A> {
     #[inline(always)]
-    fn visit<G: Gradient<A>>(&mut self, _row: usize, gradient: G, results: Results<'_, A>) {
+    fn visit<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>) {
+        let gradient = gradients.row(0);
         if let Some(sums) = &mut self.sums {
             sums.add(gradient, self.len);
         }
