@@ -4,10 +4,12 @@
     python bench/compare_torch.py                       # the suite cpu
     python bench/compare_torch.py --case "layernorm x=4096x1024 dtype=bf16 pass=backward" --save record.json
 
-Any Python with PyTorch will do. Both are timed as they are used: PyTorch allocates its results, isonorm writes into
+Any Python with PyTorch will do. With --device cuda both work on the first GPU, and what `torch.compile` makes of the formula is
+timed as well; speed-ups are over the faster of PyTorch's two. Both are timed as they are used: PyTorch allocates its results, isonorm writes into
 memory that it is given. A forward pass in PyTorch is the call of `torch.nn.functional` without a graph; a backward
 pass is ATen's backward function alone where the problem is a plain normalization, and autograd on a kept graph where
 there is an activation, a residual or a permutation. The floor is isonorm's: the fastest copy of the bytes that must move.
+On a GPU, calls are replayed as graphs that go through more tensors than the cache holds.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ sys.path.insert(0, str(ROOT / "scripts"))
 try:
     import torch
 
-    from problems import DTYPES, Problem
+    from problems import Problem
+    from torch_problem import GpuProblem, TorchProblem
 except ImportError as error:
     sys.exit(f"error: {error}; run this with a Python that has PyTorch (pip install torch numpy)")
 
-WARM_UP = 3
-FEWEST_SAMPLES = 5
+PEERS = {"torch_s": "PyTorch's own", "compile_s": "torch.compile"}
 
 
 class Failure(Exception):
@@ -69,7 +71,8 @@ def build_isonorm() -> pathlib.Path:
 
 def time_isonorm(program: pathlib.Path, case: str, options) -> dict:
     """isonorm's record of one problem."""
-    command = [str(program), "bench", "--json", "--case", case, "--threads", str(options.threads)]
+    command = [str(program), "bench", "--json", "--case", case, "--device", options.device]
+    command += ["--threads", str(options.threads)] if options.device == "cpu" else []
     command += ["--min-time", str(options.min_time)]
     try:
         result = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -80,106 +83,35 @@ def time_isonorm(program: pathlib.Path, case: str, options) -> dict:
         raise Failure(f"cannot run {program}: {error}") from None
 
 
-class TorchProblem:
-    """A problem's inputs, and the call that is timed."""
-
-    def __init__(self, p: Problem):
-        self.p = p
-        dtype, param = DTYPES[p.dtype], DTYPES[p.param]
-        if p.op == "rmsnorm":
-            # PyTorch has no fused kernel for a weight of another type than x; this is its fast way.
-            param = dtype
-        memory = lambda: p.from_memory(torch.randn(math.prod(p.shape), dtype=torch.float32).to(dtype))
-        self.x, self.dy = memory(), memory()
-        self.residual = memory() if p.residual else None
-        self.weight = None if p.affine == "none" else torch.randn(p.param_shape).to(param)
-        self.bias = torch.randn(p.param_shape).to(param) if p.affine == "full" else None
-        self.mean = self.var = None
-        if p.op == "batchnorm" or p.uses_running:
-            self.mean, self.var = torch.zeros(p.shape[1]).to(param), torch.ones(p.shape[1]).to(param)
-        self.call = self._backward() if p.is_backward else self._forward
-
-    def _result(self):
-        p = self.p
-        z = p.normalize(self.x, self.weight, self.bias, self.mean, self.var)
-        return p.activate(z if self.residual is None else z + self.residual)
-
-    def _forward(self):
-        with torch.no_grad():
-            return self._result()
-
-    def _backward(self):
-        p = self.p
-        plain = p.act == "none" and not p.residual
-        makers = {
-            "batchnorm": self._batch_backward,
-            "layernorm": self._layer_backward,
-            "groupnorm": self._group_backward,
-        }
-        if plain and not p.over_channels and p.op in makers:
-            return makers[p.op]()
-        leaves = [t for t in (self.x, self.weight, self.bias, self.residual) if t is not None]
-        for leaf in leaves:
-            leaf.requires_grad_()
-        y = self._result()
-        return lambda: torch.autograd.grad(y, leaves, self.dy, retain_graph=True)
-
-    def _mask(self):
-        return [True, self.weight is not None, self.bias is not None]
-
-    def _batch_backward(self):
-        train, eps = not self.p.uses_running, self.p.resolved_eps
-        _, mean, rstd = torch.ops.aten.native_batch_norm(
-            self.x, self.weight, self.bias, self.mean, self.var, train, 0.1, eps
-        )
-        return lambda: torch.ops.aten.native_batch_norm_backward(
-            self.dy, self.x, self.weight, self.mean, self.var, mean, rstd, train, eps, self._mask()
-        )
-
-    def _layer_backward(self):
-        shape = self.p.param_shape
-        _, mean, rstd = torch.ops.aten.native_layer_norm(self.x, shape, self.weight, self.bias, self.p.resolved_eps)
-        return lambda: torch.ops.aten.native_layer_norm_backward(
-            self.dy, self.x, shape, mean, rstd, self.weight, self.bias, self._mask()
-        )
-
-    def _group_backward(self):
-        n, c, *spatial = self.p.shape
-        sizes = (n, c, math.prod(spatial), self.p.groups)
-        _, mean, rstd = torch.ops.aten.native_group_norm(self.x, self.weight, self.bias, *sizes, self.p.resolved_eps)
-        return lambda: torch.ops.aten.native_group_norm_backward(
-            self.dy, self.x, mean, rstd, self.weight, *sizes, self._mask()
-        )
-
-    def time(self, min_time: float) -> float:
-        """The median of the seconds of a call."""
-        for _ in range(WARM_UP):
-            self.call()
-        times: list[float] = []
-        start = time.perf_counter()
-        while len(times) < FEWEST_SAMPLES or time.perf_counter() - start < min_time:
-            begun = time.perf_counter()
-            self.call()
-            times.append(time.perf_counter() - begun)
-        return statistics.median(times)
+def torch_problems(p: Problem, bytes_moved: int, options) -> dict:
+    """PyTorch's ways to carry a problem out, by the name of their times."""
+    if options.device == "cpu":
+        return {"torch_s": TorchProblem(p)}
+    return {"torch_s": GpuProblem(p, False, bytes_moved), "compile_s": GpuProblem(p, True, bytes_moved)}
 
 
-def compare(program: pathlib.Path, case: str, options) -> dict:
-    """One row: the medians over the rounds, in which the two take turns."""
-    try:
-        problem = TorchProblem(Problem.parse(case))
-    except ValueError as error:
-        raise Failure(str(error)) from None
-    isonorm, floors, torch_times = [], [], []
+def compare(program: pathlib.Path, case: str, options) -> dict | None:
+    """One row: the medians over the rounds, in which all take turns. None where there is no kernel."""
+    times: dict[str, list[float]] = {"isonorm_s": [], "floor_s": []}
+    peers = None
     for _ in range(options.rounds):
         record = time_isonorm(program, case, options)
-        isonorm.append(record["rows"][0]["median_s"])
-        floors.append(record["rows"][0]["floor_s"])
-        torch_times.append(problem.time(options.min_time))
-    row = {"case": record["rows"][0]["case"], "plan": record["rows"][0]["plan"]}
-    row |= {"isonorm_s": statistics.median(isonorm), "torch_s": statistics.median(torch_times)}
-    row |= {"floor_s": statistics.median(floors)}
-    row |= {"ratio": row["isonorm_s"] / row["floor_s"], "speedup": row["torch_s"] / row["isonorm_s"]}
+        if not record["rows"]:
+            return None
+        measured = record["rows"][0]
+        times["isonorm_s"].append(measured["median_s"])
+        times["floor_s"].append(measured["floor_s"])
+        if peers is None:
+            try:
+                peers = torch_problems(Problem.parse(case), measured["bytes"], options)
+            except ValueError as error:
+                raise Failure(str(error)) from None
+        for name, peer in peers.items():
+            times.setdefault(name, []).append(peer.time(options.min_time))
+    row = {"case": measured["case"], "plan": measured["plan"]}
+    row |= {name: statistics.median(seconds) for name, seconds in times.items()}
+    row["ratio"] = row["isonorm_s"] / row["floor_s"]
+    row["speedup"] = min(row[name] for name in peers) / row["isonorm_s"]
     options.versions["isonorm"] = record["versions"]["isonorm"]
     return row
 
@@ -188,8 +120,16 @@ def geometric_mean(values: list[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
-def print_row(row: dict, width: int) -> None:
-    times = "".join(f"{row[key] * 1e3:>10.3f}" for key in ("isonorm_s", "torch_s", "floor_s"))
+def print_head(width: int, options) -> None:
+    where = torch.cuda.get_device_name() if options.device != "cpu" else f"{cpu_model()}, {options.threads} threads"
+    print(f"{where}, PyTorch {torch.__version__}; {options.unit[0]}")
+    compiled = f"{'compiled':>10}" if options.device != "cpu" else ""
+    print(f"{'case':<{width}}{'isonorm':>10}{'torch':>10}{compiled}{'floor':>10}{'/floor':>8}{'speedup':>9}")
+
+
+def print_row(row: dict, width: int, options) -> None:
+    names = [name for name in ("isonorm_s", *PEERS, "floor_s") if name in row]
+    times = "".join(f"{row[name] * options.unit[1]:>10.3f}" for name in names)
     print(f"{row['case']:<{width}}{times}{row['ratio']:>8.2f}{row['speedup']:>8.2f}x", flush=True)
 
 
@@ -243,9 +183,10 @@ def save(path: str, rows: list[dict], options) -> None:
     """Writes the rows with what made them."""
     record = {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_model(), "cores": os.cpu_count(), "os": f"{platform.system()} {platform.machine()}"},
+        "machine": {"cpu": cpu_model(), "cores": os.cpu_count(), "os": f"{platform.system()} {platform.machine()}"}
+        | ({"gpu": torch.cuda.get_device_name()} if options.device != "cpu" else {}),
         "versions": options.versions,
-        "settings": {"threads": options.threads, "rounds": options.rounds, "min_time_s": options.min_time},
+        "settings": {"device": options.device, "threads": options.threads, "rounds": options.rounds, "min_time_s": options.min_time},
         "geometric_mean_speedup": geometric_mean([row["speedup"] for row in rows]),
         "rows": rows,
     }
@@ -254,10 +195,11 @@ def save(path: str, rows: list[dict], options) -> None:
 
 def arguments() -> argparse.Namespace:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="Times are medians, in milliseconds.")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], epilog="Times are medians.")
     add = parser.add_argument
-    add("--suite", type=pathlib.Path, metavar="FILE", help="problems, one a line (default bench/suites/cpu.txt)")
+    add("--suite", type=pathlib.Path, metavar="FILE", help="problems, one a line (default bench/suites/cpu.txt, or gpu.txt)")
     add("--case", action="append", default=[], metavar="PROBLEM", help="one problem; may be repeated")
+    add("--device", choices=["cpu", "cuda"], default="cpu", help="where both work (default %(default)s)")
     add("--threads", type=int, default=cores, metavar="N", help="of each (default %(default)s)")
     add("--rounds", type=int, default=3, metavar="N", help="turns of the two at a problem (default %(default)s)")
     add("--min-time", type=float, default=0.3, metavar="SECONDS", help="of a turn (default %(default)s)")
@@ -267,6 +209,7 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.threads < 1 or options.rounds < 1 or not options.min_time >= 0:
         parser.error("--threads and --rounds are at least 1, --min-time at least 0")
+    options.unit = ("milliseconds", 1e3) if options.device == "cpu" else ("microseconds", 1e6)
     options.versions = {"torch": torch.__version__, "python": platform.python_version()}
     return options
 
@@ -274,7 +217,8 @@ def arguments() -> argparse.Namespace:
 def run(options: argparse.Namespace) -> None:
     cases = list(options.case)
     if options.suite or not cases:
-        cases = read_suite(options.suite or ROOT / "bench/suites/cpu.txt") + cases
+        suite = "cpu.txt" if options.device == "cpu" else "gpu.txt"
+        cases = read_suite(options.suite or ROOT / "bench/suites" / suite) + cases
     if not cases:
         raise Failure("there are no cases to compare")
     program = options.isonorm or build_isonorm()
@@ -282,13 +226,18 @@ def run(options: argparse.Namespace) -> None:
     torch.manual_seed(1)
     warnings.filterwarnings("ignore", message="Mismatch dtype")
 
-    print(f"{cpu_model()}, {options.threads} threads, PyTorch {torch.__version__}; milliseconds")
     width = max(map(len, cases)) + 12
-    print(f"{'case':<{width}}{'isonorm':>10}{'torch':>10}{'floor':>10}{'/floor':>8}{'speedup':>9}")
+    print_head(width, options)
     rows = []
     for case in cases:
-        rows.append(compare(program, case, options))
-        print_row(rows[-1], width)
+        row = compare(program, case, options)
+        if row is None:
+            print(f"{case:<{width}} skipped: isonorm has no kernel")
+            continue
+        rows.append(row)
+        print_row(row, width, options)
+    if not rows:
+        raise Failure("isonorm has no kernel for any of the cases")
     print_summary(rows)
     if options.save:
         save(options.save, rows, options)

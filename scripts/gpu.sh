@@ -6,7 +6,10 @@
 # ISONORM is the program (default: target/release/isonorm, else the one on the path); it holds the kernels, so nothing but a
 # driver is needed. NAME is the record's (default: the date and the GPU's number). Environment: DEVICE (default cuda),
 # MIN_TIME (seconds for each case, default 0.3), RECORDS (folder, default bench/records), SUITES (what is verified, default:
-# every suite but `combinations` and `large`), KEEP_GOING=1 (measure even though a case failed; the exit code says so).
+# every suite but `combinations` and `large`), KEEP_GOING=1 (measure even though a case failed; the exit code says so),
+# SANITIZE (tools of NVIDIA's compute-sanitizer that watch the smaller suites, such as "memcheck racecheck synccheck initcheck";
+# default none; what they say goes into NAME.sanitizer.txt), PEERS=1 (measure PyTorch and torch.compile beside isonorm, with the
+# python3 on the path, into NAME-torch.json).
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -41,10 +44,30 @@ if [ "$verified" != 0 ] && [ "${KEEP_GOING:-0}" != 1 ]; then
     exit "$verified"
 fi
 
+mkdir -p "$records"
+if [ -n "${SANITIZE:-}" ]; then
+    echo
+    echo "== sanitize: $(compute-sanitizer --version | tail -n 1)"
+    said=$records/$name.sanitizer.txt
+    compute-sanitizer --version | tail -n 1 >"$said"
+    for tool in $SANITIZE; do
+        command=("$isonorm" verify --device "$device" --suite smoke --suite segments)
+        echo "\$ compute-sanitizer --tool $tool isonorm ${command[*]:1}" | tee -a "$said"
+        compute-sanitizer --tool "$tool" --error-exitcode 1 "${command[@]}" >"$said.log" 2>&1 || verified=$?
+        grep -E "^=|^suite|  ok$|FAILED" "$said.log" | tee -a "$said"
+        rm "$said.log"
+    done
+fi
+
 echo
 echo "== bench: time beside the floor"
-mkdir -p "$records"
 "$isonorm" bench --device "$device" --min-time "${MIN_TIME:-0.3}" --save "$records/$name.json"
 echo
 echo "record: $records/$name.json"
+if [ "${PEERS:-0}" = 1 ]; then
+    echo
+    echo "== peers: PyTorch beside isonorm"
+    python3 "$here/bench/compare_torch.py" --device "$device" --rounds 1 --min-time "${MIN_TIME:-0.3}" --isonorm "$isonorm" \
+        --save "$records/$name-torch.json"
+fi
 exit "$verified"
