@@ -3,7 +3,7 @@
 //! **Exponential.** x = n · ln 2 + r with |r| ≤ ½ ln 2 (Cody and Waite: ln 2 in two parts, the first short enough for
 //! n · ln 2 to be exact), eʳ = 1 + r + r² · polynomial(r), and 2ⁿ made of bits. Two factors 2^(n/2) reach past both
 //! ends of the exponent's range, so that results overflow to ∞ and underflow through the subnormal numbers, rounded
-//! once.
+//! once. Where x ≤ 0, 2^(n + SHIFT) and the constant 2^(−SHIFT) do the same.
 //!
 //! **σ, tanh.** The reciprocal of 1 + e^y = (1 + 2ⁿ) + 2ⁿ · (eʳ − 1), where 1 + 2ⁿ is exact, so that the sum is rounded
 //! once. tanh x is 1 − 2/(1 + e^(2x)), which cancels below ½: there it is x + x³ · polynomial(x²).
@@ -17,7 +17,8 @@
 
 use core::f64::consts::{LOG2_E, SQRT_2};
 
-use crate::{Real, coefficients};
+use crate::coefficients;
+use crate::division::Division;
 
 /// 1/√(2π)
 const INVERSE_ROOT_TWO_PI: f64 = 0.398_942_280_401_432_7;
@@ -29,7 +30,7 @@ const SIGMOID_FAR: f64 = -16.2;
 const TANH_NEAR: f64 = 0.6;
 
 /// What elementary functions need to know about a type.
-pub(crate) trait Format: Real {
+pub(crate) trait Format: Division {
     /// 1.5 · 2^(fraction bits): adding it rounds to an integer, which is left in the lowest bits.
     const ROUND: Self;
     /// ln 2 = LN_2_HI + LN_2_LO, where n · LN_2_HI is exact.
@@ -43,10 +44,10 @@ pub(crate) trait Format: Real {
     const TANH_END: Self;
     const ERF_END: Self;
     const NORMAL_END: Self;
-    /// The binary logarithm of a power that keeps σ clear of both ends of the exponent's range.
-    const SIGMOID_SHIFT: Self;
-    /// 2^(−SIGMOID_SHIFT)
-    const SIGMOID_SCALE: Self;
+    /// The binary logarithm of a power that keeps numbers clear of one end of the exponent's range.
+    const SHIFT: Self;
+    /// 2^(−SHIFT)
+    const SHIFT_SCALE: Self;
     /// k of `mills_rest`.
     const MILLS_POLE: Self;
 
@@ -82,8 +83,8 @@ macro_rules! format {
             const TANH_END: Self = $tanh_end;
             const ERF_END: Self = $erf_end;
             const NORMAL_END: Self = $normal_end;
-            const SIGMOID_SHIFT: Self = $shift as Self;
-            const SIGMOID_SCALE: Self =
+            const SHIFT: Self = $shift as Self;
+            const SHIFT_SCALE: Self =
                 Self::from_bits(($type::MAX_EXP as $bits - 1 - $shift) << ($type::MANTISSA_DIGITS - 1));
             const MILLS_POLE: Self = $pole;
 
@@ -178,6 +179,14 @@ pub(crate) fn exp<R: Format>(x: R) -> R {
     (exp_reduced_less_one(r) + R::ONE) * scale.0 * scale.1
 }
 
+/// eˣ for x ≤ 0: no end of the exponent's range is near 2^(n + SHIFT), and the last product is rounded, once.
+#[inline(always)]
+fn exp_below<R: Format>(x: R) -> R {
+    let x = R::EXP_SMALLEST.max(x);
+    let (r, rounded) = reduce(x, R::ROUND + R::SHIFT);
+    (exp_reduced_less_one(r) + R::ONE) * R::power(rounded) * R::SHIFT_SCALE
+}
+
 #[inline(always)]
 pub(crate) fn tanh<R: Format>(x: R) -> R {
     let square = x * x;
@@ -187,7 +196,7 @@ pub(crate) fn tanh<R: Format>(x: R) -> R {
     let scale = R::power(rounded);
     let exp_and_one = scale.mul_add(exp_reduced_less_one(r), scale + R::ONE);
     let two = R::ONE + R::ONE;
-    let far = R::ONE - two / exp_and_one;
+    let far = (-two).mul_add(exp_and_one.reciprocal(), R::ONE);
     let value = if x.abs() < R::from_f64(TANH_NEAR) { near } else { far };
     value.with_sign_of(x)
 }
@@ -195,21 +204,21 @@ pub(crate) fn tanh<R: Format>(x: R) -> R {
 #[inline(always)]
 pub(crate) fn sigmoid<R: Format>(x: R) -> R {
     let x = R::EXP_SMALLEST.max(R::SIGMOID_END.min(x));
-    let (r, rounded) = reduce(-x, R::ROUND - R::SIGMOID_SHIFT);
+    let (r, rounded) = reduce(-x, R::ROUND - R::SHIFT);
     let scale = R::power(rounded);
     // The larger of 2ⁿ and 1 goes in last where their sum would not be exact.
     let far = x < R::from_f64(SIGMOID_FAR);
     let first = if far { R::ZERO } else { scale };
     let last = if far { scale } else { R::ZERO };
-    let exp_and_one = scale.mul_add(exp_reduced_less_one(r), first + R::SIGMOID_SCALE) + last;
-    (R::ONE / exp_and_one) * R::SIGMOID_SCALE
+    let exp_and_one = scale.mul_add(exp_reduced_less_one(r), first + R::SHIFT_SCALE) + last;
+    exp_and_one.reciprocal() * R::SHIFT_SCALE
 }
 
 /// σ(x) and σ(−x), for one division, and both tails as far as they reach.
 #[inline(always)]
 pub(crate) fn sigmoid_pair<R: Format>(x: R) -> (R, R) {
-    let e = exp(-x.abs());
-    let larger = R::ONE / (R::ONE + e);
+    let e = exp_below(-x.abs());
+    let larger = (R::ONE + e).reciprocal();
     let smaller = e * larger;
     if x < R::ZERO {
         (smaller, larger)
@@ -222,7 +231,7 @@ pub(crate) fn sigmoid_pair<R: Format>(x: R) -> (R, R) {
 #[inline(always)]
 fn mills<R: Format>(x: R) -> R {
     let sum = x + R::MILLS_POLE;
-    let quotient = R::MILLS_POLE / sum;
+    let quotient = R::MILLS_POLE.quotient(sum);
     // One Newton step takes back what rounded off the sum and the quotient: M depends on w up to 3.2 times over.
     let sum_rest = x - (sum - R::MILLS_POLE);
     let rest = (-quotient).mul_add(sum_rest, (-quotient).mul_add(sum, R::MILLS_POLE));
@@ -231,11 +240,12 @@ fn mills<R: Format>(x: R) -> R {
     w * (-two).mul_add(w, R::ONE).mills_rest()
 }
 
-/// e^(−x²/2), as (1 + `less_one`) · `scale.0` · `scale.1`.
+/// e^(−x²/2), as (1 + `less_one`) · `scale` · SHIFT_SCALE.
 #[derive(Clone, Copy)]
 struct Gaussian<R> {
     less_one: R,
-    scale: (R, R),
+    /// 2^(n + SHIFT), which no end of the exponent's range is near.
+    scale: R,
 }
 
 impl<R: Format> Gaussian<R> {
@@ -245,18 +255,19 @@ impl<R: Format> Gaussian<R> {
         let square = x * x;
         let square_rest = x.mul_add(x, -square);
         let hi = -R::HALF * square;
-        let rounded = hi.mul_add(R::from_f64(LOG2_E), R::ROUND);
-        let n = rounded - R::ROUND;
+        let round = R::ROUND + R::SHIFT;
+        let rounded = hi.mul_add(R::from_f64(LOG2_E), round);
+        let n = rounded - round;
         let lo = n.mul_add(-R::LN_2_LO, -R::HALF * square_rest);
         Self {
             less_one: exp_reduced_less_one(n.mul_add(-R::LN_2_HI, hi) + lo),
-            scale: R::powers(rounded),
+            scale: R::power(rounded),
         }
     }
 
     #[inline(always)]
     fn times(self, factor: R) -> R {
-        self.less_one.mul_add(factor, factor) * self.scale.0 * self.scale.1
+        self.less_one.mul_add(factor, factor) * self.scale * R::SHIFT_SCALE
     }
 }
 
@@ -264,7 +275,7 @@ impl<R: Format> Gaussian<R> {
 pub(crate) fn erf<R: Format>(x: R) -> R {
     let near = x.mul_add((x * x).erf_rest(), x);
     let a = R::ERF_END.min(x.abs());
-    let tail = exp(-(a * a)) * mills(a * R::from_f64(SQRT_2));
+    let tail = exp_below(-(a * a)) * mills(a * R::from_f64(SQRT_2));
     let far = (R::ONE - (tail + tail)).with_sign_of(x);
     if x.abs() < R::ONE { near } else { far }
 }

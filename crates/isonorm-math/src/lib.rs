@@ -37,6 +37,7 @@
 
 pub mod activation;
 mod coefficients;
+mod division;
 pub mod element;
 mod elementary;
 pub mod half;

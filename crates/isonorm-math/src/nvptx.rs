@@ -1,6 +1,19 @@
-//! Conversions that the GPU has instructions for; each is one instruction of one thread, on registers only.
+//! What the GPU has instructions for; each is one instruction of one thread, on registers only.
 
 use core::arch::asm;
+
+/// About 1/x, from which one step of Newton's method leads to the nearest number, unless x or 1/x is near the end of the
+/// exponent's range: so the assembler makes a reciprocal, after a branch for those.
+#[inline(always)]
+pub(crate) fn about_reciprocal(x: f32) -> f32 {
+    let result: f32;
+    // SAFETY: reads and writes the named registers only.
+    unsafe {
+        asm!("rcp.approx.ftz.f32 {}, {};", out(reg32) result, in(reg32) x,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    result
+}
 
 #[inline(always)]
 pub(crate) fn f16_to_f32(bits: u16) -> f32 {

@@ -42,6 +42,10 @@ impl Module {
         match self.family {
             "rows_forward_lanes" | "rows_forward_block" if kernel.ends_with("_v1") => Some(40 + more),
             "rows_forward_lanes" | "rows_forward_block" if kernel.ends_with("_v1_ahead") => Some(48 + more),
+            // Activations of several numbers side by side take all they get, and are no faster for it.
+            "rows_forward_any" if kernel.ends_with("_v4") => Some(64 + more),
+            "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72),
+            "rows_forward_any" | "rows_forward_runs_any" => Some(64),
             _ => None,
         }
     }

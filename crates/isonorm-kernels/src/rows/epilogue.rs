@@ -114,17 +114,48 @@ fn each<L: Lanes, const V: usize>(parts: [L; V], mut change: impl FnMut(L) -> L)
     parts
 }
 
-/// Every number changed, by code that is there once.
+/// A smooth activation of every part, or, with `DERIVATIVE`, its slopes: by code that is there once.
 #[inline(always)]
-fn each_rolled<L: Lanes, const V: usize>(parts: [L; V], mut change: impl FnMut(f32) -> f32) -> [L; V] {
+fn smooth<const DERIVATIVE: bool, L: Lanes, const V: usize>(parts: [L; V], told: Told) -> [L; V] {
     let mut parts = parts;
-    let mut left = simt::opaque(V as u32);
+    let mut left = if V == 1 { 1 } else { simt::opaque(V as u32) };
     while left > 0 {
-        parts[0] = parts[0].map_rolled(&mut change);
+        parts[0] = if DERIVATIVE {
+            slopes(parts[0], told)
+        } else {
+            values(parts[0], told)
+        };
         parts = rotated(parts);
         left -= 1;
     }
     parts
+}
+
+/// f(z) of the numbers of a part. The activation is chosen once for all of them: a branch for each number would keep them from
+/// being computed side by side.
+#[inline(always)]
+fn values<L: Lanes>(z: L, told: Told) -> L {
+    match told.kind {
+        kind::SILU => z.map_rolled(|z| Silu.apply(z)),
+        kind::GELU => z.map_rolled(|z| Gelu.apply(z)),
+        kind::GELU_TANH => z.map_rolled(|z| GeluTanh.apply(z)),
+        kind::SIGMOID => z.map_rolled(|z| Sigmoid.apply(z)),
+        kind::TANH => z.map_rolled(|z| Tanh.apply(z)),
+        _ => z.map_rolled(|z| HardSwish.apply(z)),
+    }
+}
+
+/// f′(z), as [`values`].
+#[inline(always)]
+fn slopes<L: Lanes>(z: L, told: Told) -> L {
+    match told.kind {
+        kind::SILU => z.map_rolled(|z| Silu.derivative(z)),
+        kind::GELU => z.map_rolled(|z| Gelu.derivative(z)),
+        kind::GELU_TANH => z.map_rolled(|z| GeluTanh.derivative(z)),
+        kind::SIGMOID => z.map_rolled(|z| Sigmoid.derivative(z)),
+        kind::TANH => z.map_rolled(|z| Tanh.derivative(z)),
+        _ => z.map_rolled(|z| HardSwish.derivative(z)),
+    }
 }
 
 impl Epilogue for Plain {
@@ -174,14 +205,7 @@ impl Epilogue for Any {
         if told.kind <= kind::LEAKY_RELU {
             return Piecewise::apply(z, told);
         }
-        each_rolled(z, |z| match told.kind {
-            kind::SILU => Silu.apply(z),
-            kind::GELU => Gelu.apply(z),
-            kind::GELU_TANH => GeluTanh.apply(z),
-            kind::SIGMOID => Sigmoid.apply(z),
-            kind::TANH => Tanh.apply(z),
-            _ => HardSwish.apply(z),
-        })
+        smooth::<false, L, V>(z, told)
     }
 
     #[inline(always)]
@@ -189,13 +213,6 @@ impl Epilogue for Any {
         if told.kind <= kind::LEAKY_RELU {
             return Piecewise::derivative(z, told);
         }
-        each_rolled(z, |z| match told.kind {
-            kind::SILU => Silu.derivative(z),
-            kind::GELU => Gelu.derivative(z),
-            kind::GELU_TANH => GeluTanh.derivative(z),
-            kind::SIGMOID => Sigmoid.derivative(z),
-            kind::TANH => Tanh.derivative(z),
-            _ => HardSwish.derivative(z),
-        })
+        smooth::<true, L, V>(z, told)
     }
 }

@@ -15,8 +15,8 @@ use core::num::NonZero;
 use isonorm_math::{Normalizer, normalize};
 
 use super::access::{Access, Data, Span, width};
-use super::epilogue::{Epilogue, Told};
-use super::lanes::{Lanes, unrolled};
+use super::epilogue::{Class, Epilogue, Told};
+use super::lanes::{Lanes, rotated, unrolled};
 use super::parameters::{Affine, Map, Parameters, at_least_one};
 use super::statistics::{Held, Statistics};
 use super::team::{Owns, Team};
@@ -180,6 +180,13 @@ struct Walk<'a, T: Data, S: Spec, const V: usize> {
 }
 
 impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
+    /// Whether parameters are read for each row.
+    const READS: bool = <<S::Map as Map>::Of<T, S::Access, V> as Parameters<T, S::Access, V>>::READS;
+
+    /// Whether a row is finished one part after the other. A smooth activation takes longer than parameters that are read
+    /// only then; those that are kept in registers could not be told apart by a variable.
+    const ROLLED: bool = matches!(S::Epilogue::CLASS, Class::Any) && Self::READS;
+
     /// Part `v` of a row of some tensor.
     #[inline(always)]
     fn place(&self, base: *const T, row: u64, stride: u64, v: usize) -> *const T {
@@ -323,7 +330,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         let told = self.args.activation;
         // SAFETY: the caller's, here and below.
         unsafe {
-            if S::Epilogue::LARGE {
+            if Self::ROLLED {
+                self.finish_rolled(*loaded, parameters, normalizer, row);
+            } else if S::Epilogue::LARGE {
                 let mut all = [<S::Access as Access>::Numbers::<T>::splat(0.0); V];
                 self.preactivations(loaded, parameters, normalizer, |v, z| all[v] = z);
                 let y = S::Epilogue::apply(all, told);
@@ -341,6 +350,36 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         }
     }
 
+    /// The same, by code that is there once for all parts.
+    #[inline(always)]
+    unsafe fn finish_rolled(
+        &self,
+        mut left: Loaded<T, S::Access, V>,
+        parameters: &<S::Map as Map>::Of<T, S::Access, V>,
+        normalizer: Normalizer<f32>,
+        row: u64,
+    ) {
+        let (mut v, parts) = (0, simt::opaque(V as u32) as usize);
+        while v < parts {
+            if self.has(v) {
+                let raw = [left.x[0], left.residual[0]];
+                // SAFETY: the caller's, for a part that the row has.
+                unsafe {
+                    let z = if self.args.affine.is_narrow::<T>() {
+                        self.preactivation::<true>(raw, parameters, normalizer, v)
+                    } else {
+                        self.preactivation::<false>(raw, parameters, normalizer, v)
+                    };
+                    let [y] = S::Epilogue::apply([z], self.args.activation);
+                    self.store(row, v, y);
+                }
+            }
+            left.x = rotated(left.x);
+            left.residual = rotated(left.residual);
+            v += 1;
+        }
+    }
+
     /// Hands out what the activation is applied to, of each part that the row has.
     #[inline(always)]
     unsafe fn preactivations(
@@ -350,14 +389,13 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         normalizer: Normalizer<f32>,
         mut take: impl FnMut(usize, <S::Access as Access>::Numbers<T>),
     ) {
-        let reads = <<S::Map as Map>::Of<T, S::Access, V> as Parameters<T, S::Access, V>>::READS;
         // One branch a row, not one a parameter.
-        if reads && self.args.affine.is_narrow::<T>() {
+        if Self::READS && self.args.affine.is_narrow::<T>() {
             unrolled::<V>(|v| {
                 if self.has(v) {
                     // SAFETY: the caller's, for a part that the row has.
                     take(v, unsafe {
-                        self.preactivation::<true>(loaded, parameters, normalizer, v)
+                        self.preactivation::<true>([loaded.x[v], loaded.residual[v]], parameters, normalizer, v)
                     });
                 }
             });
@@ -366,7 +404,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                 if self.has(v) {
                     // SAFETY: as above.
                     take(v, unsafe {
-                        self.preactivation::<false>(loaded, parameters, normalizer, v)
+                        self.preactivation::<false>([loaded.x[v], loaded.residual[v]], parameters, normalizer, v)
                     });
                 }
             });
@@ -376,17 +414,17 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     #[inline(always)]
     unsafe fn preactivation<const NARROW: bool>(
         &self,
-        loaded: &Loaded<T, S::Access, V>,
+        [x, residual]: [<S::Access as Access>::Raw<T>; 2],
         parameters: &<S::Map as Map>::Of<T, S::Access, V>,
         normalizer: Normalizer<f32>,
         v: usize,
     ) -> <S::Access as Access>::Numbers<T> {
         // SAFETY: the caller's.
         let [weight, bias] = unsafe { parameters.at::<NARROW>(&self.args.affine, self.span, v) };
-        let xhat = S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
+        let xhat = S::Access::unpack::<T>(x).map(|x| normalizer.apply(x));
         let z = xhat.zip3(weight, bias, normalize::affine);
         if self.has_residual() && !self.has_stream() {
-            let residual = S::Access::unpack::<T>(loaded.residual[v]);
+            let residual = S::Access::unpack::<T>(residual);
             z.zip(residual, |z, residual| z + residual)
         } else {
             z

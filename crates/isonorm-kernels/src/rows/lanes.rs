@@ -55,7 +55,7 @@ pub trait Lanes: Copy {
     /// The numbers `change(number)`.
     fn map(self, change: impl FnMut(f32) -> f32) -> Self;
 
-    /// The numbers `change(number)`, by a loop that is left a loop: for a large `change`.
+    /// The numbers `change(number)`, by a loop over halves that is left a loop: for a large `change`.
     fn map_rolled(self, change: impl FnMut(f32) -> f32) -> Self;
 
     /// The numbers `join(own, second)`, lane by lane.
@@ -126,7 +126,7 @@ impl Lanes for [f32; 1] {
 }
 
 macro_rules! lanes {
-    ($lanes:literal: $($lane:literal)*; rotated by two: $($moved:literal)*; $($quarter:literal: $a:literal $b:literal $c:literal $d:literal)*) => {
+    ($lanes:literal: $($lane:literal)*; halves: $($first:literal)*, $($second:literal)*; $($quarter:literal: $a:literal $b:literal $c:literal $d:literal)*) => {
         impl Lanes for [f32; $lanes] {
             const LANES: u32 = $lanes;
 
@@ -150,11 +150,10 @@ macro_rules! lanes {
             #[inline(always)]
             fn map_rolled(self, mut change: impl FnMut(f32) -> f32) -> Self {
                 let mut numbers = self;
-                // Two at a time, so that one's latency hides behind the other's.
-                let mut left = simt::opaque($lanes / 2);
+                // What is side by side hides each other's latency; all of it at once is no faster, and twice the code.
+                let mut left = simt::opaque(2);
                 while left > 0 {
-                    let (first, second) = (change(numbers[0]), change(numbers[1]));
-                    numbers = [$(numbers[$moved],)* first, second];
+                    numbers = [$(numbers[$second],)* $(change(numbers[$first]),)*];
                     left -= 1;
                 }
                 numbers
@@ -196,5 +195,5 @@ macro_rules! lanes {
     };
 }
 
-lanes!(4: 0 1 2 3; rotated by two: 2 3; 0: 0 1 2 3);
-lanes!(8: 0 1 2 3 4 5 6 7; rotated by two: 2 3 4 5 6 7; 0: 0 1 2 3 1: 4 5 6 7);
+lanes!(4: 0 1 2 3; halves: 0 1, 2 3; 0: 0 1 2 3);
+lanes!(8: 0 1 2 3 4 5 6 7; halves: 0 1 2 3, 4 5 6 7; 0: 0 1 2 3 1: 4 5 6 7);

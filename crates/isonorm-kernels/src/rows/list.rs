@@ -37,8 +37,10 @@ macro_rules! forward_kernels {
             "rows_forward_any" by forward {
                 layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByColumn, Any, true, false;
                 layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Any, true, false;
+                layer_block_v4: Centred, Block, Vectors, 4, ByColumn, Any, true, false;
                 rms_warp_v1: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Any, true, false;
                 rms_block_v2: Uncentred, Block, Vectors, 2, ByColumn, Any, true, false;
+                rms_block_v4: Uncentred, Block, Vectors, 4, ByColumn, Any, true, false;
             }
             "rows_forward_runs_piecewise" by forward {
                 layer_warp_v2: Centred, Lanes<32>, Vectors, 2, ByRun, Piecewise, true, false;

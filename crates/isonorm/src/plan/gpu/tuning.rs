@@ -15,6 +15,8 @@ pub(super) struct Registers {
     pub(super) lanes_threads: u32,
     /// Accesses of 16 bytes.
     pub(super) vectors: Shapes,
+    /// The same, for smooth activations.
+    pub(super) smooth: Shapes,
     /// Accesses of one element.
     pub(super) elements: Shapes,
     /// Accesses of 16 bytes to a row that lanes own, at most: a block of two warps does better with more.
@@ -28,6 +30,7 @@ pub(super) struct Registers {
 pub(super) const FORWARD: Registers = Registers {
     lanes_threads: 256,
     vectors: &[(2, 32..=256), (8, 128..=512), (4, 128..=512), (2, 32..=1024)],
+    smooth: &[(4, 64..=512), (2, 32..=512)],
     elements: &[(8, 128..=512), (8, 32..=512)],
     lanes_accesses: 96,
     waves: 8,
@@ -37,6 +40,7 @@ pub(super) const FORWARD: Registers = Registers {
 pub(super) const BACKWARD: Registers = Registers {
     lanes_threads: 256,
     vectors: &[(2, 32..=512)],
+    smooth: &[(2, 32..=512)],
     elements: &[(4, 128..=512), (4, 32..=512)],
     lanes_accesses: 96,
     waves: 1,

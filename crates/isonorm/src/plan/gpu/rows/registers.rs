@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::Pass;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
@@ -43,20 +44,27 @@ pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
     Ok(Choice { listed, threads })
 }
 
-/// The first shape that holds a row.
+/// The first shape that holds a row; with a smooth activation, of those that leave the fewest accesses without data, which take
+/// as long as others do.
 pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
+    let smooth = width == Width::Vector && !Class::Piecewise.has(rows.activation);
     let shapes = match width {
+        Width::Vector if smooth => tuning.smooth,
         Width::Vector => tuning.vectors,
         Width::Element => tuning.elements,
     };
     let kernels = rows.kernels(width);
-    let found = shapes.iter().find_map(|(accesses, range)| {
+    let mut holding = shapes.iter().filter_map(|(accesses, range)| {
         let of_shape = |listed: &&&Listed| listed.key.owner == Owner::Block && listed.key.accesses == *accesses;
         kernels
             .iter()
             .filter(of_shape)
             .find_map(|listed| Some((listed, threads(rows, listed, range)?)))
     });
+    let found = match smooth {
+        true => holding.min_by_key(|(listed, threads)| listed.key.accesses * threads),
+        false => holding.next(),
+    };
     let (listed, threads) = found.ok_or_else(|| does_not_hold(rows, "a block", width))?;
     Ok(Choice { listed, threads })
 }
