@@ -144,8 +144,28 @@ def print_summary(rows: list[dict]) -> None:
 
 
 def print_table(path: str) -> None:
-    """A record as a Markdown table: one row an op and layout, the geometric means of speed-up and ratio to the floor."""
+    """A record as a Markdown table."""
     record = json.loads(pathlib.Path(path).read_text())
+    if record["settings"].get("device", "cpu") == "cpu":
+        print_cpu_table(record)
+    else:
+        print_gpu_table(record)
+    print_summary(record["rows"])
+
+
+def print_gpu_table(record: dict) -> None:
+    """One row a case: microseconds."""
+    print("| | isonorm | PyTorch | `torch.compile` | copy |")
+    print("|---|---|---|---|---|")
+    defaults = {"dtype=f32", "param=f32", "pass=train", "layout=nchw"}
+    for row in record["rows"]:
+        name = " ".join(word for word in row["case"].split() if word not in defaults)
+        cells = " | ".join(f"{row[key] * 1e6:.3g}" for key in ("isonorm_s", "torch_s", "compile_s", "floor_s"))
+        print(f"| {name} | {cells} |")
+
+
+def print_cpu_table(record: dict) -> None:
+    """One row an op and layout: the geometric means of speed-up and ratio to the floor."""
     columns = [(dtype, backward) for dtype in ("f32", "bf16") for backward in (False, True)]
     groups: dict[str, dict[tuple[str, bool], list[dict]]] = {}
     for row in record["rows"]:
@@ -168,7 +188,6 @@ def print_table(path: str) -> None:
             speedup, ratio = (geometric_mean([row[key] for row in rows]) if rows else 0 for key in ("speedup", "ratio"))
             means.append(f"{speedup:.2f}× ({ratio:.2f})" if rows else "")
         print(f"| {name} | " + " | ".join(means) + " |")
-    print_summary(record["rows"])
 
 
 def cpu_model() -> str:

@@ -7,6 +7,8 @@ import statistics
 import time
 
 import torch
+import torch._dynamo
+import torch._functorch.config
 
 from problems import DTYPES, Problem
 
@@ -36,8 +38,8 @@ class TorchProblem:
         self.compiled = function is not None
         self.function = function or formula(p)
         dtype, param = DTYPES[p.dtype], DTYPES[p.param]
-        if p.op == "rmsnorm":
-            # PyTorch has no fused kernel for a weight of another type than x; this is its fast way.
+        if p.op == "rmsnorm" or (device != "cpu" and p.op in ("layernorm", "groupnorm")):
+            # PyTorch has no kernel for a weight of another type than x; this is its fast way.
             param = dtype
         memory = lambda: p.from_memory(torch.randn(math.prod(p.shape), device=device).to(dtype))
         self.x, self.dy = memory(), memory()

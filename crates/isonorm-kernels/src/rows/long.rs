@@ -4,8 +4,9 @@
 //! sums up moments, and keeps the first tiles in shared memory; the second way normalizes, newest first, so that what was not
 //! kept is read again while the second-level cache has it. A thread comes back to the elements that it had.
 //!
-//! The mean is kept as distance from the row's first element, so that a large mean costs no digits; a tile's squared distances
-//! are taken from the tile's own mean, and tiles, threads, warps and blocks merge in a fixed order.
+//! A thread adds up distances from the mean of its first tile, and their squares, in one pass; where that number was not near
+//! enough to the mean of all that it has, once more. Means are kept as distances from the row's first element, so that a large
+//! mean costs no digits. Threads, warps and blocks merge in a fixed order.
 
 use core::marker::PhantomData;
 use core::num::NonZero;
@@ -19,7 +20,8 @@ use super::forward::{Spec, next_set, save};
 use super::lanes::{Lanes, unrolled};
 use super::parameters::{Map, at_least_one};
 use super::spread::{HEAD_BYTES, Spread};
-use super::statistics::{Op, Statistics, given, not_below_zero, two_sum, uncentred};
+use super::statistics::{Op, Statistics, given, two_sum, uncentred};
+use super::sums::Sums;
 use crate::block::{self, Scratch};
 use crate::simt::{self, Shared};
 
@@ -81,10 +83,14 @@ struct Walk<'a, T: Data, S: Spec, const V: usize> {
     /// Elements of a tile.
     tile: u32,
     tiles: u64,
+    lookup: <S::Map as Map>::Lookup,
     of: PhantomData<S>,
 }
 
 impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
+    /// Whether distances are from the mean, not from 0.
+    const CENTRED: bool = matches!(S::Statistics::OP, Op::Layer);
+
     #[inline(always)]
     fn new(args: &'a Args<T>, rank: u32, blocks: NonZero<u32>) -> Self {
         let line = LINE_BYTES / size_of::<T>() as u64;
@@ -102,6 +108,7 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
             end,
             tile,
             tiles: (end - start).div_ceil(u64::from(tile).max(1)),
+            lookup: S::Map::lookup(&args.affine),
             of: PhantomData,
         }
     }
@@ -208,54 +215,59 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
         }
     }
 
-    /// The moments of the thread's part of a tile, as distances from `shift`; about 0, with `centred` false.
+    /// Adds up the thread's part of a tile. The first tile's mean is what distances are from, if they are to be from a mean.
     #[inline(always)]
-    fn moments(&self, at: At, loaded: &Tile<T, S::Access, V>, shift: f32, centred: bool) -> Moments<f32> {
-        let (mut count, mut sum) = (0, 0.0);
-        unrolled::<V>(|v| {
-            if self.has(at, v) {
-                count += width::<T, S::Access>();
-                let x = S::Access::unpack::<T>(loaded.x[v]);
-                sum = x.fold(
-                    sum,
-                    |sum, x| if centred { sum + (x - shift) } else { x.mul_add(x, sum) },
-                );
+    fn add(&self, sums: &mut Sums, at: At, loaded: &Tile<T, S::Access, V>) {
+        if at.index == 0 && sums.to_be_centred {
+            let (mut count, mut sum) = (0, 0.0);
+            unrolled::<V>(|v| {
+                if self.has(at, v) {
+                    count += width::<T, S::Access>();
+                    sum = S::Access::unpack::<T>(loaded.x[v]).fold(sum, |sum, x| sum + (x - sums.centre));
+                }
+            });
+            if count > 0 {
+                sums.centre += sum / count as f32;
             }
-        });
-        let count = count as f32;
-        if count == 0.0 {
-            return Moments::EMPTY;
         }
-        if !centred {
-            return Moments {
-                count,
-                mean: 0.0,
-                m2: sum,
-            };
-        }
-        let mean = sum / count;
-        let (mut first, mut second) = (0.0, 0.0);
         unrolled::<V>(|v| {
             if self.has(at, v) {
+                sums.count += width::<T, S::Access>();
                 let x = S::Access::unpack::<T>(loaded.x[v]);
-                (first, second) = x.fold((first, second), |(first, second), x| {
-                    let d = (x - shift) - mean;
-                    (first + d, d.mul_add(d, second))
+                (sums.first, sums.second) = x.fold((sums.first, sums.second), |(first, second), x| {
+                    if Self::CENTRED {
+                        let d = x - sums.centre;
+                        (first + d, d.mul_add(d, second))
+                    } else {
+                        (first, x.mul_add(x, second))
+                    }
                 });
             }
         });
-        let rest = first / count;
-        Moments {
-            count,
-            mean: mean + rest,
-            m2: not_below_zero((-rest).mul_add(first, second)),
+    }
+
+    /// The sums once more, about another number; kept tiles from where they are.
+    #[inline(always)]
+    unsafe fn add_again(&self, row: u64, centre: f32) -> Sums {
+        let mut sums = Sums::about(centre);
+        let mut index = 0;
+        while index < self.tiles {
+            let at = self.at(index);
+            index += 1;
+            // SAFETY: the caller's.
+            let loaded = unsafe { self.again(row, at) };
+            self.add(&mut sums, at, &loaded);
         }
+        sums
     }
 
     /// The first way: the moments of the share, and the first tiles kept.
     #[inline(always)]
-    unsafe fn share(&self, row: u64, shift: f32, centred: bool) -> Moments<f32> {
-        let mut moments = Moments::EMPTY;
+    unsafe fn share(&self, row: u64, shift: f32) -> Moments<f32> {
+        let mut sums = Sums {
+            to_be_centred: Self::CENTRED,
+            ..Sums::about(shift)
+        };
         // SAFETY: the caller's.
         let mut next = unsafe { self.load(row, self.at(0), self.has_stream()) };
         let mut index = 0;
@@ -274,9 +286,16 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
                     unsafe { S::Access::keep(self.kept_at(at, v), loaded.x[v]) };
                 });
             }
-            moments = moments.merge(self.moments(at, &loaded, shift, centred));
+            self.add(&mut sums, at, &loaded);
         }
-        moments
+        if !Self::CENTRED {
+            return sums.squares();
+        }
+        if !sums.digits_are_kept() {
+            // SAFETY: the caller's.
+            sums = unsafe { self.add_again(row, sums.mean()) };
+        }
+        sums.moments(shift)
     }
 
     /// The mean that is saved, and what normalizes; valid in all threads.
@@ -291,14 +310,13 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
             if S::Statistics::OP == Op::Given {
                 return given(args, set);
             }
-            let centred = S::Statistics::OP == Op::Layer;
-            let shift = if centred { self.first(row) } else { f32::ZERO };
-            let own = block::moments(self.share(row, shift, centred), scratch);
+            let shift = if Self::CENTRED { self.first(row) } else { f32::ZERO };
+            let own = block::moments(self.share(row, shift), scratch);
             let mut all = spread.merge(own, args);
             // Counts above 2²⁴ are rounded on the way.
             all.count = args.columns as f32;
             let rstd = all.rstd(args.eps);
-            if !centred {
+            if !Self::CENTRED {
                 return (0.0, uncentred(rstd));
             }
             let [centre, rest] = two_sum(shift, all.mean);
@@ -363,9 +381,9 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
                 // SAFETY: the caller's, for a part that the row has.
                 let [weight, bias] = unsafe {
                     if narrow {
-                        S::Map::at::<T, S::Access, true>(&args.affine, set, column)
+                        S::Map::at::<T, S::Access, true>(&args.affine, self.lookup, set, column)
                     } else {
-                        S::Map::at::<T, S::Access, false>(&args.affine, set, column)
+                        S::Map::at::<T, S::Access, false>(&args.affine, self.lookup, set, column)
                     }
                 };
                 let xhat = S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));

@@ -10,6 +10,7 @@
 //! | [`spread`] | how a long row is spread over blocks |
 //! | [`access`] | how a thread reaches its part of a row |
 //! | [`statistics`] | from a row to what it is normalized with |
+//! | `sums` | what a thread adds up of a long row |
 //! | [`parameters`] | weight and bias of a row |
 //! | [`epilogue`] | activations |
 //! | `lanes` | a few numbers side by side |
@@ -28,6 +29,7 @@ pub mod long;
 pub mod parameters;
 pub mod spread;
 pub mod statistics;
+mod sums;
 pub mod team;
 
 pub use access::Data;

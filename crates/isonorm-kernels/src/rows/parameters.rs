@@ -85,12 +85,23 @@ pub trait Map {
     /// A thread's share of the parameters.
     type Of<T: Data, A: Access, const V: usize>: Parameters<T, A, V>;
 
+    /// What finds the parameter of a column.
+    type Lookup: Copy;
+
+    /// That of some parameters.
+    fn lookup(affine: &Affine) -> Self::Lookup;
+
     /// Weight and bias from `column` on, for a row of set `set`; `NARROW` where they have the data's type.
     ///
     /// # Safety
     ///
-    /// See [`Affine`].
-    unsafe fn at<T: Data, A: Access, const NARROW: bool>(affine: &Affine, set: u32, column: u64) -> [A::Numbers<T>; 2];
+    /// See [`Affine`]; `lookup` is of the same.
+    unsafe fn at<T: Data, A: Access, const NARROW: bool>(
+        affine: &Affine,
+        lookup: Self::Lookup,
+        set: u32,
+        column: u64,
+    ) -> [A::Numbers<T>; 2];
 }
 
 /// A parameter each column, the same for all rows: LayerNorm, RMSNorm.
@@ -105,10 +116,15 @@ pub struct ByRun;
 impl Map for ByColumn {
     const SHARING: Sharing = Sharing::ByColumn;
     type Of<T: Data, A: Access, const V: usize> = Columns<T, A, V>;
+    type Lookup = ();
+
+    #[inline(always)]
+    fn lookup(_affine: &Affine) {}
 
     #[inline(always)]
     unsafe fn at<T: Data, A: Access, const NARROW: bool>(
         affine: &Affine,
+        (): (),
         _set: u32,
         column: u64,
     ) -> [A::Numbers<T>; 2] {
@@ -120,10 +136,21 @@ impl Map for ByColumn {
 impl Map for ByRun {
     const SHARING: Sharing = Sharing::ByRun;
     type Of<T: Data, A: Access, const V: usize> = Runs<V>;
+    type Lookup = RunOf;
 
     #[inline(always)]
-    unsafe fn at<T: Data, A: Access, const NARROW: bool>(affine: &Affine, set: u32, column: u64) -> [A::Numbers<T>; 2] {
-        let index = set * affine.runs + run_of(affine, column);
+    fn lookup(affine: &Affine) -> RunOf {
+        RunOf::new(affine)
+    }
+
+    #[inline(always)]
+    unsafe fn at<T: Data, A: Access, const NARROW: bool>(
+        affine: &Affine,
+        lookup: RunOf,
+        set: u32,
+        column: u64,
+    ) -> [A::Numbers<T>; 2] {
+        let index = set * affine.runs + lookup.at(affine, column);
         // SAFETY: the caller's.
         let [weight, bias] = unsafe { one_of_run::<T>(affine, index) };
         [A::Numbers::<T>::splat(weight), A::Numbers::<T>::splat(bias)]
@@ -241,16 +268,38 @@ unsafe fn read<T: Data, A: Access, const NARROW: bool>(affine: &Affine, column: 
     [one(affine.weight, 1.0), one(affine.bias, 0.0)]
 }
 
-/// The run that a column lies in.
-#[inline(always)]
-fn run_of(affine: &Affine, column: u64) -> u32 {
-    if affine.runs <= 1 {
-        return 0;
+/// Which run a column lies in.
+#[derive(Clone, Copy)]
+pub struct RunOf {
+    /// 2⁶⁴ divided by the length of a run, rounded up; 0 where a product with it is no substitute for a division.
+    reciprocal: u64,
+}
+
+impl RunOf {
+    #[inline(always)]
+    fn new(affine: &Affine) -> RunOf {
+        let reciprocal = match u32::try_from(affine.run) {
+            Ok(run) if run > 1 => u64::MAX / u64::from(at_least_one(run).get()) + 1,
+            _ => 0,
+        };
+        RunOf { reciprocal }
     }
-    // A division of 32 bits is several times faster.
-    match (u32::try_from(column), u32::try_from(affine.run)) {
-        (Ok(column), Ok(run)) => column / at_least_one(run),
-        _ => (column / NonZero::new(affine.run).unwrap_or(NonZero::<u64>::MIN)) as u32,
+
+    /// A division of 32 bits by the same number again and again: the upper half of a product is exact (Lemire, Kaser and Kurz,
+    /// Faster remainder by direct computation, 2019).
+    #[inline(always)]
+    fn at(self, affine: &Affine, column: u64) -> u32 {
+        if affine.runs <= 1 {
+            return 0;
+        }
+        match u32::try_from(column) {
+            Ok(column) if self.reciprocal != 0 => {
+                let (high, low) = (self.reciprocal >> 32, self.reciprocal & 0xffff_ffff);
+                let column = u64::from(column);
+                ((high * column + ((low * column) >> 32)) >> 32) as u32
+            }
+            _ => (column / NonZero::new(affine.run).unwrap_or(NonZero::<u64>::MIN)) as u32,
+        }
     }
 }
 
@@ -311,5 +360,45 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Runs<V> {
             A::Numbers::<T>::splat(self.weight[v]),
             A::Numbers::<T>::splat(self.bias[v]),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_product_with_a_reciprocal_is_the_quotient() {
+        let ends = [
+            0,
+            1,
+            2,
+            3,
+            5,
+            7,
+            255,
+            4095,
+            4096,
+            65_537,
+            u32::MAX / 3,
+            u32::MAX - 1,
+            u32::MAX,
+        ];
+        for run in ends.into_iter().filter(|&run| run > 0) {
+            let affine = Affine {
+                run: run.into(),
+                runs: 2,
+                ..Affine::NONE
+            };
+            let lookup = RunOf::new(&affine);
+            for column in ends
+                .into_iter()
+                .flat_map(|end| [end, run.wrapping_mul(end), run.wrapping_mul(end).wrapping_sub(1)])
+            {
+                assert_eq!(lookup.at(&affine, column.into()), column / run, "{column} by {run}");
+            }
+            let far = (1 << 32) * u64::from(run).min(1 << 16) + 5;
+            assert_eq!(lookup.at(&affine, far), (far / u64::from(run)) as u32);
+        }
     }
 }
