@@ -5,8 +5,8 @@
 #
 # ISONORM is the program (default: target/release/isonorm, else the one on the path); it holds the kernels, so nothing but a
 # driver is needed. NAME is the record's (default: the date and the GPU's number). Environment: DEVICE (default cuda),
-# MIN_TIME (seconds for each case, default 0.3), RECORDS (folder, default bench/records), SUITES (what is verified, default:
-# every suite but `combinations` and `large`), KEEP_GOING=1 (measure even though a case failed; the exit code says so),
+# MIN_TIME (seconds for each case, default 0.3), RECORDS (folder, default bench/records), SUITES (what is verified, default: all),
+# KEEP_GOING=1 (measure even though a case failed; the exit code says so),
 # SANITIZE (tools of NVIDIA's compute-sanitizer that watch the smaller suites, such as "memcheck racecheck synccheck initcheck";
 # default none; what they say goes into NAME.sanitizer.txt), PEERS=1 (measure PyTorch and torch.compile beside isonorm, with the
 # python3 on the path, into NAME-torch.json).
@@ -24,7 +24,7 @@ fi
 device=${DEVICE:-cuda}
 records=${RECORDS:-$here/bench/records}
 name=${2:-$(date -u +%Y-%m-%d)-${device//:/}}
-suites=${SUITES:-smoke shapes segments adversarial exact pairwise}
+suites=${SUITES:-smoke shapes segments adversarial exact pairwise combinations large}
 
 echo "== device"
 command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv,noheader

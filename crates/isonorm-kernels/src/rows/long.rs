@@ -5,8 +5,8 @@
 //! kept is read again while the second-level cache has it. A thread comes back to the elements that it had.
 //!
 //! A thread adds up distances from the mean of its first tile, and their squares, in one pass; where that number was not near
-//! enough to the mean of all that it has, once more. Means are kept as distances from the row's first element, so that a large
-//! mean costs no digits. Threads, warps and blocks merge in a fixed order.
+//! enough to the mean of all that it has, once more. Means are kept as distances from the median of three elements, so that a
+//! large mean costs no digits. Threads, warps and blocks merge in a fixed order.
 
 use core::marker::PhantomData;
 use core::num::NonZero;
@@ -199,20 +199,29 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
         });
     }
 
-    /// The row's first element, after the residual.
+    /// An element of the row, after the residual.
     #[inline(always)]
-    unsafe fn first(&self, row: u64) -> f32 {
+    unsafe fn element(&self, row: u64, column: u64) -> f32 {
         let args = self.args;
-        // SAFETY: a row has an element, and with a stream there is a residual.
+        // SAFETY: the row has this element, and with a stream there is a residual.
         unsafe {
-            let x = T::load(self.place(args.x, row, args.x_stride, 0)).to_acc();
+            let x = T::load(self.place(args.x, row, args.x_stride, column)).to_acc();
             if self.has_stream() {
-                let residual = T::load(self.place(args.residual, row, args.residual_stride, 0));
+                let residual = T::load(self.place(args.residual, row, args.residual_stride, column));
                 T::from_acc(x + residual.to_acc()).to_acc()
             } else {
                 x
             }
         }
+    }
+
+    /// The median of the row's first, middle and last element: one that lies far off is none.
+    #[inline(always)]
+    unsafe fn typical(&self, row: u64) -> f32 {
+        let last = self.args.columns - 1;
+        // SAFETY: the caller's; a row has an element.
+        let [a, b, c] = unsafe { [0, last / 2, last].map(|column| self.element(row, column)) };
+        a.min(b).max(a.max(b).min(c))
     }
 
     /// Adds up the thread's part of a tile. The first tile's mean is what distances are from, if they are to be from a mean.
@@ -310,7 +319,7 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
             if S::Statistics::OP == Op::Given {
                 return given(args, set);
             }
-            let shift = if Self::CENTRED { self.first(row) } else { f32::ZERO };
+            let shift = if Self::CENTRED { self.typical(row) } else { f32::ZERO };
             let own = block::moments(self.share(row, shift), scratch);
             let mut all = spread.merge(own, args);
             // Counts above 2²⁴ are rounded on the way.
