@@ -160,8 +160,9 @@ def print_gpu_table(record: dict) -> None:
     defaults = {"dtype=f32", "param=f32", "pass=train", "layout=nchw"}
     for row in record["rows"]:
         name = " ".join(word for word in row["case"].split() if word not in defaults)
-        cells = " | ".join(f"{row[key] * 1e6:.3g}" for key in ("isonorm_s", "torch_s", "compile_s", "floor_s"))
-        print(f"| {name} | {cells} |")
+        times = [row[key] * 1e6 for key in ("isonorm_s", "torch_s", "compile_s", "floor_s")]
+        cells = " | ".join(f"{t:.1f}" if t < 100 else f"{t:.0f}" for t in times)
+        print(f"| `{name}` | {cells} |")
 
 
 def print_cpu_table(record: dict) -> None:
