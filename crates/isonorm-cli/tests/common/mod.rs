@@ -1,7 +1,6 @@
 //! The program in a folder of its own, with files to work on.
 
-// Each test program uses its own part of this.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "each test program uses its own part of this")]
 
 use std::fs::File;
 use std::path::PathBuf;

@@ -172,6 +172,20 @@ fn the_order_of_blocks_changes_no_bit() {
     }
 }
 
+/// Where a thread's first tile lies far from all that follows, its mean is no number to take distances from: it adds up again, what
+/// is kept from where that is, and the rest from memory.
+#[test]
+fn the_first_tile_may_lie_far_off() {
+    for (off, kept) in [(30.0, 1), (30.0, 0), (-20.0, 2)] {
+        let kernel = named::<f32>("rows_long_plain", "layer_alone_v2");
+        let case = case_of(kernel, 1, 400.0, kept);
+        let mut input = input(&case, |random| random.f32());
+        let (x, tile) = (input.x.slice().to_vec(), case.columns / 400);
+        input.x = Aligned::new(x.len(), |i| if i % case.columns < tile { x[i] + off } else { x[i] });
+        check(&case, &input);
+    }
+}
+
 /// What is kept is read once, the rest twice; each thread looks at three elements before.
 #[test]
 fn traffic_of_long_rows() {

@@ -3,13 +3,10 @@
 
 use isonorm_math::Element;
 
-use super::memory::Source;
+use super::memory::{LINE_BYTES, Source};
 
 /// Elements that a loop runs over between two requests: many requests at once would only wait for each other.
 const STEP: usize = 256;
-
-/// Bytes that a request is for.
-const LINE: usize = 64;
 
 /// Where the elements are that will be read soon, of the tensors that are read.
 #[derive(Clone, Copy)]
@@ -78,7 +75,7 @@ impl Lookahead {
     fn fetch(self, start: usize, len: usize) {
         for tensor in self.tensors {
             if !tensor.is_null() {
-                for at in (start * self.bytes..(start + len) * self.bytes).step_by(LINE) {
+                for at in (start * self.bytes..(start + len) * self.bytes).step_by(LINE_BYTES) {
                     prefetch(tensor.wrapping_add(at));
                 }
             }

@@ -12,6 +12,9 @@ use isonorm_math::{Element, Real};
 use crate::plan::Region;
 use crate::{DType, Scalar, View, ViewMut, Workspace};
 
+/// Bytes of a cache line.
+pub(super) const LINE_BYTES: usize = 64;
+
 /// Elements that tasks read.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a, T> {
@@ -92,7 +95,7 @@ impl<'a, T: Element> Dest<'a, T> {
     /// How many elements before this one lie in the same cache line (fewer than fit one, wherever that may begin).
     #[inline(always)]
     pub(super) fn past_line(&self, index: usize) -> usize {
-        (self.ptr.addr() / size_of::<T>()).wrapping_add(index) % (64 / size_of::<T>())
+        (self.ptr.addr() / size_of::<T>()).wrapping_add(index) % (LINE_BYTES / size_of::<T>())
     }
 
     /// The same elements, to be read (in place).

@@ -6,6 +6,7 @@ use isonorm_math::Element;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::isa::Isa;
 use super::isa::Vectors;
+use super::memory::LINE_BYTES;
 
 impl Vectors {
     /// Copies a local buffer to its destination by non-temporal stores where there are such. Call [`fence`] before another
@@ -14,8 +15,8 @@ impl Vectors {
     pub(super) fn stream<T: Element>(self, from: &[T], to: &mut [T]) {
         assert_eq!(from.len(), to.len());
         // Whole lines only: a partly streamed line costs a read and a write of its own.
-        let head = to.as_ptr().align_offset(LINE).min(to.len());
-        let body = (to.len() - head) / (LINE / size_of::<T>()) * (LINE / size_of::<T>());
+        let head = to.as_ptr().align_offset(LINE_BYTES).min(to.len());
+        let body = (to.len() - head) / (LINE_BYTES / size_of::<T>()) * (LINE_BYTES / size_of::<T>());
         let (from_head, from) = from.split_at(head);
         let (to_head, to) = to.split_at_mut(head);
         let (from, from_tail) = from.split_at(body);
@@ -25,9 +26,6 @@ impl Vectors {
         to_tail.copy_from_slice(from_tail);
     }
 }
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// Copies whole lines past the caches; both slices are of one length.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
