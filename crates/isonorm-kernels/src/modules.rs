@@ -69,13 +69,19 @@ modules! {
     "rows_backward_plain" for 80;
     "rows_backward" for 80;
     "rows_backward_elements" for 80;
+    "rows_sweeps_plain" for 80;
+    "rows_sweeps" for 80;
+    "rows_sweeps_elements" for 80;
+    "rows_sweeps_runs_plain" for 80;
+    "rows_sweeps_runs" for 80;
+    "rows_sweeps_elements_runs" for 80;
     "rows_gather" for 80;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::key::{backward_kernels, kernels};
+    use crate::rows::key::{backward_kernels, kernels, sweep_kernels};
 
     /// Families and names of all kernels.
     fn all() -> Vec<(&'static str, &'static str)> {
@@ -83,7 +89,10 @@ mod tests {
         let backward = backward_kernels::<f32>()
             .into_iter()
             .map(|kernel| (kernel.family, kernel.name));
-        forward.chain(backward).chain([("rows_gather", "gather")]).collect()
+        let sweeps = sweep_kernels::<f32>()
+            .into_iter()
+            .map(|kernel| (kernel.family, kernel.name));
+        forward.chain(backward).chain(sweeps).chain([("rows_gather", "gather")]).collect()
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Module {
 }
 
 /// The families of kernels for rows.
-const ROWS: [&str; 20] = [
+const ROWS: [&str; 26] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -78,6 +78,12 @@ const ROWS: [&str; 20] = [
     "rows_backward_plain",
     "rows_backward",
     "rows_backward_elements",
+    "rows_sweeps_plain",
+    "rows_sweeps",
+    "rows_sweeps_elements",
+    "rows_sweeps_runs_plain",
+    "rows_sweeps_runs",
+    "rows_sweeps_elements_runs",
     "rows_gather",
 ];
 

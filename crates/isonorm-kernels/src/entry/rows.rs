@@ -1,19 +1,19 @@
 //! The kernels of rows.
 
-// Each module uses some of what the list names.
-#![allow(unused_imports)]
+#![allow(unused_imports, reason = "each module uses some of what the list names")]
 
 use crate::rows::access::{Elements, Vectors};
 use crate::rows::backward;
 use crate::rows::epilogue::{Any, Piecewise, Plain};
 use crate::rows::forward::{self, Of};
 use crate::rows::gather;
-use crate::rows::list::{backward_kernels, forward_kernels};
+use crate::rows::list::{backward_kernels, forward_kernels, sweep_kernels};
 use crate::rows::long;
 use crate::rows::parameters::{ByColumn, ByRun};
 use crate::rows::spread::{Alone, Cluster, Grid};
 use crate::rows::statistics::{Centred, Given, Uncentred};
 use crate::rows::team::{Block, Lanes};
+use crate::rows::two_sweeps;
 
 /// The data's type.
 #[cfg(isonorm_data = "bf16")]
@@ -42,6 +42,7 @@ macro_rules! entries {
 
 forward_kernels!(entries);
 backward_kernels!(entries);
+sweep_kernels!(entries);
 
 /// See [`gather`](gather::gather).
 ///

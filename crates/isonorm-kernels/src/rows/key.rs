@@ -5,12 +5,13 @@ use super::access::{Access, Elements, Vectors, Width};
 use super::backward::{self, backward};
 use super::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
 use super::forward::{Args, Of, Spec, forward};
-use super::list::{backward_kernels, forward_kernels};
+use super::list::{backward_kernels, forward_kernels, sweep_kernels};
 use super::long::long;
 use super::parameters::{ByColumn, ByRun, Map, Sharing};
 use super::spread::{Alone, Cluster, Grid, HEAD_BYTES};
 use super::statistics::{Centred, Given, Op, Statistics, Uncentred};
 use super::team::{Block, Lanes, Owner, Owns};
+use super::two_sweeps::{self, two_sweeps};
 use crate::block;
 use crate::simt::WARP;
 
@@ -49,10 +50,9 @@ pub struct Key {
 impl Key {
     fn of<S: Spec>(function: &str, accesses: usize) -> Key {
         Key {
-            pass: if function == "backward" {
-                Pass::Backward
-            } else {
-                Pass::Forward
+            pass: match function {
+                "backward" | "two_sweeps" => Pass::Backward,
+                _ => Pass::Forward,
             },
             op: S::Statistics::OP,
             owner: S::Team::OWNER,
@@ -119,7 +119,8 @@ impl Key {
         block && (self.is_long() || (least.max(1)..=most).contains(&accesses))
     }
 
-    /// Bytes of dynamic shared memory of a block of `threads` threads that keeps so many tiles; 0 of them unless rows are long.
+    /// Bytes of dynamic shared memory of a block of `threads` threads that keeps so many tiles; 0 of them unless rows are long. Not
+    /// counted are the sums that a backward pass keeps there (see [`tile_bytes`](two_sweeps::tile_bytes)).
     pub fn shared_bytes(&self, threads: u32, kept: u32) -> u32 {
         let access_bytes = match self.width {
             Width::Vector => Vectors::KEPT_BYTES,
@@ -127,6 +128,7 @@ impl Key {
         };
         match self.owner {
             Owner::Lanes(_) => 0,
+            Owner::Grid if self.pass == Pass::Backward => 0,
             Owner::Block => block::SCRATCH_BYTES,
             _ => HEAD_BYTES + kept * threads * self.accesses * access_bytes,
         }
@@ -154,6 +156,7 @@ impl Key {
     /// The family of kernels that it belongs to: there is a module of it for each element type.
     pub fn family(&self) -> String {
         let mut name = String::from(match self.owner {
+            Owner::Grid if self.pass == Pass::Backward => "rows_sweeps",
             _ if self.pass == Pass::Backward => "rows_backward",
             Owner::Lanes(_) | Owner::Block => "rows_forward",
             Owner::Alone | Owner::Grid => "rows_long",
@@ -207,9 +210,14 @@ pub fn kernels<T: Data>() -> Vec<Kernel<Args<T>>> {
     forward_kernels!(kernels)
 }
 
-/// All kernels of the backward pass.
+/// All kernels of the backward pass over rows that their teams hold in registers.
 pub fn backward_kernels<T: Data>() -> Vec<Kernel<backward::Args<T>>> {
     backward_kernels!(kernels)
+}
+
+/// All kernels of the backward pass in two sweeps.
+pub fn sweep_kernels<T: Data>() -> Vec<Kernel<two_sweeps::Args<T>>> {
+    sweep_kernels!(kernels)
 }
 
 #[cfg(test)]
@@ -224,7 +232,10 @@ mod tests {
         let backward = backward_kernels::<f32>()
             .into_iter()
             .map(|kernel| (kernel.family, kernel.name, kernel.key));
-        for (family, name, key) in forward.chain(backward) {
+        let sweeps = sweep_kernels::<f32>()
+            .into_iter()
+            .map(|kernel| (kernel.family, kernel.name, kernel.key));
+        for (family, name, key) in forward.chain(backward).chain(sweeps) {
             assert_eq!((family, name), (key.family().as_str(), key.name().as_str()));
         }
     }

@@ -1,7 +1,7 @@
 //! A few numbers side by side, and loops over them that are written out: an array that is indexed by a variable would go
 //! to memory.
 
-use crate::simt;
+use crate::simt::{self, Shared};
 
 /// `body(0)`, `body(1)`, … `body(V − 1)`, written out; `V` is 8 at most.
 #[inline(always)]
@@ -71,6 +71,27 @@ pub trait Lanes: Copy {
     /// They may be read, nothing writes them during the kernel, and where there are several they are aligned to 16 bytes.
     unsafe fn load_keep(place: *const f32) -> Self;
 
+    /// As many `f32` from global memory, which this thread has written.
+    ///
+    /// # Safety
+    ///
+    /// They may be read, and where there are several they are aligned to 16 bytes.
+    unsafe fn load(place: *const f32) -> Self;
+
+    /// Keeps them in shared memory: those of thread `index` of `count`, whose numbers take turns there from `place` on.
+    ///
+    /// # Safety
+    ///
+    /// There is room for the numbers of `count` threads, aligned to 16 bytes, and each has an index of its own.
+    unsafe fn keep(self, place: Shared<f32>, index: u32, count: u32);
+
+    /// What [`keep`](Lanes::keep) has kept.
+    ///
+    /// # Safety
+    ///
+    /// This thread has kept it there.
+    unsafe fn kept(place: Shared<f32>, index: u32, count: u32) -> Self;
+
     /// Writes them as `f32` to global memory.
     ///
     /// # Safety
@@ -116,6 +137,24 @@ impl Lanes for [f32; 1] {
     unsafe fn load_keep(place: *const f32) -> Self {
         // SAFETY: the caller's.
         [f32::from_bits(unsafe { simt::load_32_keep(place.cast()) })]
+    }
+
+    #[inline(always)]
+    unsafe fn load(place: *const f32) -> Self {
+        // SAFETY: the caller's.
+        [f32::from_bits(unsafe { simt::load_32(place.cast()) })]
+    }
+
+    #[inline(always)]
+    unsafe fn keep(self, place: Shared<f32>, index: u32, _count: u32) {
+        // SAFETY: the caller's.
+        unsafe { simt::shared_store(place.offset(index), self[0]) };
+    }
+
+    #[inline(always)]
+    unsafe fn kept(place: Shared<f32>, index: u32, _count: u32) -> Self {
+        // SAFETY: the caller's.
+        [unsafe { simt::shared_load(place.offset(index)) }]
     }
 
     #[inline(always)]
@@ -175,6 +214,43 @@ macro_rules! lanes {
                 $(
                     // SAFETY: the caller's.
                     let quarter = unsafe { simt::load_128_keep(place.wrapping_add(4 * $quarter).cast()) };
+                    numbers[$a] = f32::from_bits(quarter[0]);
+                    numbers[$b] = f32::from_bits(quarter[1]);
+                    numbers[$c] = f32::from_bits(quarter[2]);
+                    numbers[$d] = f32::from_bits(quarter[3]);
+                )*
+                numbers
+            }
+
+            #[inline(always)]
+            unsafe fn load(place: *const f32) -> Self {
+                let mut numbers = [0.0; $lanes];
+                $(
+                    // SAFETY: the caller's.
+                    let quarter = unsafe { simt::load_128(place.wrapping_add(4 * $quarter).cast()) };
+                    numbers[$a] = f32::from_bits(quarter[0]);
+                    numbers[$b] = f32::from_bits(quarter[1]);
+                    numbers[$c] = f32::from_bits(quarter[2]);
+                    numbers[$d] = f32::from_bits(quarter[3]);
+                )*
+                numbers
+            }
+
+            #[inline(always)]
+            unsafe fn keep(self, place: Shared<f32>, index: u32, count: u32) {
+                $(
+                    let quarter = [self[$a], self[$b], self[$c], self[$d]].map(f32::to_bits);
+                    // SAFETY: the caller's; fours of all threads, then the next fours.
+                    unsafe { simt::shared_store_128(Shared::at(place.offset(($quarter * count + index) * 4).byte_offset()), quarter) };
+                )*
+            }
+
+            #[inline(always)]
+            unsafe fn kept(place: Shared<f32>, index: u32, count: u32) -> Self {
+                let mut numbers = [0.0; $lanes];
+                $(
+                    // SAFETY: the caller's.
+                    let quarter = unsafe { simt::shared_load_128(Shared::at(place.offset(($quarter * count + index) * 4).byte_offset())) };
                     numbers[$a] = f32::from_bits(quarter[0]);
                     numbers[$b] = f32::from_bits(quarter[1]);
                     numbers[$c] = f32::from_bits(quarter[2]);

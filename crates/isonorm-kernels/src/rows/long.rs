@@ -317,7 +317,7 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
         // SAFETY: the caller's, here and below.
         unsafe {
             if S::Statistics::OP == Op::Given {
-                return given(args, set);
+                return given::<T>(&args.affine, [args.given_mean, args.given_variance], set, args.eps);
             }
             let shift = if Self::CENTRED { self.typical(row) } else { f32::ZERO };
             let own = block::moments(self.share(row, shift), scratch);

@@ -6,6 +6,7 @@
 //! | [`forward`] | the forward pass, over what the others do |
 //! | [`long`] | the forward pass over rows that are longer than registers |
 //! | [`backward`], [`gather`] | the backward pass, and the sum of what its teams have summed |
+//! | [`two_sweeps`] | the backward pass over rows that registers do not hold, or whose runs of columns share parameters |
 //! | [`team`] | who owns a row, and holds it |
 //! | [`spread`] | how a long row is spread over blocks |
 //! | [`access`] | how a thread reaches its part of a row |
@@ -31,5 +32,6 @@ pub mod spread;
 pub mod statistics;
 mod sums;
 pub mod team;
+pub mod two_sweeps;
 
 pub use access::Data;

@@ -13,6 +13,7 @@ use isonorm_math::{Moments, Normalizer, Real};
 use super::access::{Access, Data, Span};
 use super::forward::Args;
 use super::lanes::{Lanes, unrolled};
+use super::parameters::Affine;
 use super::team::Team;
 
 /// The share of the squares about the first element that those about the mean must have, for what is left of their digits to
@@ -182,30 +183,30 @@ impl Statistics for Given {
         _team: &mut G,
     ) -> (f32, Normalizer<f32>) {
         // SAFETY: the caller's.
-        unsafe { given(args, row.set) }
+        unsafe { given::<T>(&args.affine, [args.given_mean, args.given_variance], row.set, args.eps) }
     }
 }
 
-/// The mean that is told for a set of parameters, and what normalizes.
+/// The mean that is told for a set of parameters, and what normalizes; from where means and variances are told.
 ///
 /// # Safety
 ///
-/// See [`Args`].
+/// There is a mean and a variance for each set, in the type that `affine` says.
 #[inline(always)]
-pub(super) unsafe fn given<T: Data>(args: &Args<T>, set: u32) -> (f32, Normalizer<f32>) {
-    // SAFETY: the caller's: a number for each set of parameters.
-    let (mean, variance) = unsafe {
-        (
-            args.affine.parameter::<T>(args.given_mean, set),
-            args.affine.parameter::<T>(args.given_variance, set),
-        )
-    };
+pub(super) unsafe fn given<T: Data>(
+    affine: &Affine,
+    [means, variances]: [*const u8; 2],
+    set: u32,
+    eps: f32,
+) -> (f32, Normalizer<f32>) {
+    // SAFETY: the caller's.
+    let (mean, variance) = unsafe { (affine.parameter::<T>(means, set), affine.parameter::<T>(variances, set)) };
     let moments = Moments {
         count: 1.0,
         mean,
         m2: variance,
     };
-    let rstd = moments.rstd(args.eps);
+    let rstd = moments.rstd(eps);
     let normalizer = Normalizer {
         centre: mean,
         rstd,

@@ -142,13 +142,17 @@ pub(super) fn plan(
     };
     // A backward pass has two or three tensors of them to keep in the cache, and sums of the parameters' gradients.
     let side_by_side = if backward { CHUNK } else { BLOCK };
+    let blocks = g.outer.div_ceil(block_segments) * blocks_per_segment;
     let mut plan = RowsPlan {
         walk,
         block_segments,
         block_inner,
         blocks_per_segment,
-        blocks: g.outer.div_ceil(block_segments) * blocks_per_segment,
-        batch: (side_by_side / g.group_size()).clamp(1, MOST_BATCHED),
+        blocks,
+        batch: match blocks {
+            1 => (side_by_side / g.group_size()).clamp(1, MOST_BATCHED),
+            _ => 1,
+        },
         parts: 1,
         split: false,
         run,

@@ -58,6 +58,14 @@ fn through<R: Spanning, W: Spanning>(data: &Through<R, W>) -> [usize; 2] {
     }
 }
 
+/// The addresses of mean and variance, where they are given.
+fn given<R: Spanning, W: Spanning>(running: &Option<Running<R, W>>) -> [usize; 2] {
+    match running {
+        Some(Running::Given { mean, var }) => [mean.span().address, var.span().address],
+        _ => [0, 0],
+    }
+}
+
 /// Whether the tensors start on 16 bytes, and the parameters too where kernels read so many at once.
 fn are_aligned(plan: &GpuPlan, tensors: &[usize], parameters: [usize; 2]) -> bool {
     let starts = |address: &usize| address.is_multiple_of(VECTOR_BYTES as usize);
@@ -82,10 +90,7 @@ pub(super) struct ForwardPointers {
 impl ForwardPointers {
     pub(super) fn of<R: Spanning, W: Spanning>(a: &ForwardArguments<R, W>) -> ForwardPointers {
         let [x, y] = through(&a.data);
-        let [given_mean, given_var] = match &a.running {
-            Some(Running::Given { mean, var }) => [mean.span().address, var.span().address],
-            _ => [0, 0],
-        };
+        let [given_mean, given_var] = given(&a.running);
         ForwardPointers {
             x,
             y,
@@ -119,11 +124,14 @@ pub(super) struct BackwardPointers {
     dresidual: usize,
     dweight: usize,
     dbias: usize,
+    given_mean: usize,
+    given_var: usize,
 }
 
 impl BackwardPointers {
     pub(super) fn of<R: Spanning, W: Spanning>(a: &BackwardArguments<R, W>) -> BackwardPointers {
         let [dy, dx] = through(&a.data);
+        let [given_mean, given_var] = given(&a.running);
         BackwardPointers {
             x: a.x.span().address,
             dy,
@@ -136,6 +144,8 @@ impl BackwardPointers {
             dresidual: address(&a.dresidual),
             dweight: address(&a.dweight),
             dbias: address(&a.dbias),
+            given_mean,
+            given_var,
         }
     }
 
@@ -235,6 +245,10 @@ pub(super) unsafe fn backward(
         // SAFETY: the caller's.
         Some((Work::RowsBackward(rows), kernels)) => unsafe {
             rows::backward(plan, rows, kernels, pointers, workspace, launcher)
+        },
+        // SAFETY: as above.
+        Some((Work::RowsSweeps(rows), kernels)) => unsafe {
+            rows::sweeps(plan, rows, kernels, pointers, workspace, launcher)
         },
         // SAFETY: as above.
         _ => unsafe { nothing_added_up(plan, pointers, launcher) },

@@ -3,13 +3,13 @@
 use std::marker::PhantomData;
 use std::ptr;
 
-use isonorm_kernels::rows::key::{self, backward_kernels, kernels};
+use isonorm_kernels::rows::key::{self, backward_kernels, kernels, sweep_kernels};
 use isonorm_kernels::rows::parameters::{Affine, Sharing};
-use isonorm_kernels::rows::{Data, backward as gradients, forward as values, gather};
+use isonorm_kernels::rows::{Data, backward as gradients, forward as values, gather, two_sweeps};
 use isonorm_math::{Bf16, F16};
 
 use super::{BackwardPointers, ForwardPointers, Launcher};
-use crate::plan::gpu::rows::{Backward, Forward, Parameters};
+use crate::plan::gpu::rows::{Backward, Forward, Parameters, Sweeps};
 use crate::{DType, GpuPlan, Kernel, Result};
 
 /// Runs the kernel for the data's type.
@@ -53,6 +53,29 @@ pub(super) unsafe fn backward(
             DType::F32 => backward_of::<f32>(plan, rows, kernels, pointers, workspace, launcher),
             DType::F16 => backward_of::<F16>(plan, rows, kernels, pointers, workspace, launcher),
             DType::Bf16 => backward_of::<Bf16>(plan, rows, kernels, pointers, workspace, launcher),
+            DType::F64 => Err(plan.unsupported("there are no kernels of f64")),
+        }
+    }
+}
+
+/// Runs the kernels for the data's type.
+///
+/// # Safety
+/// As [`forward`](super::forward).
+pub(super) unsafe fn sweeps(
+    plan: &GpuPlan,
+    rows: &Sweeps,
+    kernels: &[Kernel],
+    pointers: &BackwardPointers,
+    workspace: usize,
+    launcher: &mut impl Launcher,
+) -> Result<()> {
+    // SAFETY: the caller's; the type is the data's.
+    unsafe {
+        match plan.desc().get_dtype() {
+            DType::F32 => sweeps_of::<f32>(plan, rows, kernels, pointers, workspace, launcher),
+            DType::F16 => sweeps_of::<F16>(plan, rows, kernels, pointers, workspace, launcher),
+            DType::Bf16 => sweeps_of::<Bf16>(plan, rows, kernels, pointers, workspace, launcher),
             DType::F64 => Err(plan.unsupported("there are no kernels of f64")),
         }
     }
@@ -167,19 +190,95 @@ unsafe fn backward_of<T: Data>(
     let first = &planned[0];
     // SAFETY: the plan's kernel is of this type.
     unsafe { launcher.launch(0, first, &args, || interpreted(backward_kernels::<T>(), first))? };
+    let parts = [of_weight, of_bias];
+    // SAFETY: the caller's; these sums have been left by the first kernel.
+    unsafe { gather_of::<T>(planned, p, (parts, rows.teams, rows.columns), rows.parameters.as_data, launcher) }
+}
+
+/// Adds up `count` sums of each of so many parameters.
+///
+/// # Safety
+/// As [`forward`](super::forward), and `T` is the data's type.
+unsafe fn gather_of<T: Data>(
+    planned: &[Kernel],
+    p: &BackwardPointers,
+    ([parts_of_weight, parts_of_bias], parts, columns): ([*mut f32; 2], u64, u64),
+    as_data: bool,
+    launcher: &mut impl Launcher,
+) -> Result<()> {
     if p.dweight == 0 && p.dbias == 0 {
         return Ok(());
     }
     let args = gather::Args::<T> {
-        parts_of_weight: of_weight,
-        parts_of_bias: of_bias,
+        parts_of_weight,
+        parts_of_bias,
         dweight: p.dweight as *mut u8,
         dbias: p.dbias as *mut u8,
-        parts: rows.teams,
-        columns: rows.columns,
-        as_data: rows.parameters.as_data.into(),
+        parts,
+        columns,
+        as_data: as_data.into(),
         of: PhantomData,
     };
-    // SAFETY: as above; a plan with parameters has this kernel.
+    // SAFETY: the caller's; a plan with parameters has this kernel.
     unsafe { launcher.launch(1, &planned[1], &args, || gather::gather::<T>) }
+}
+
+/// # Safety
+/// As [`forward`](super::forward), and `T` is the data's type.
+unsafe fn sweeps_of<T: Data>(
+    plan: &GpuPlan,
+    rows: &Sweeps,
+    planned: &[Kernel],
+    p: &BackwardPointers,
+    workspace: usize,
+    launcher: &mut impl Launcher,
+) -> Result<()> {
+    let at = |wanted: bool, offset: usize| match wanted {
+        true => (workspace + offset) as *mut f32,
+        false => ptr::null_mut(),
+    };
+    let (by_column, places) = (rows.parameters.sharing == Sharing::ByColumn, &rows.workspace);
+    let wanted = [p.dweight != 0, p.dbias != 0];
+    // With given statistics sums are of no use but for the gradients.
+    let needed = p.given_var == 0 || wanted.contains(&true);
+    let sums = places.sums.map(|offset| at(needed, offset));
+    let gradients = [0, 1].map(|k| at(by_column && wanted[k], places.gradients[k]));
+    if places.arrived_bytes > 0 {
+        // SAFETY: the workspace starts with the counters.
+        unsafe { launcher.zero(workspace, places.arrived_bytes)? };
+    }
+    let args = two_sweeps::Args::<T> {
+        x: p.x as *const T,
+        dy: p.dy as *const T,
+        residual: p.residual as *const T,
+        dx: p.dx as *mut T,
+        dresidual: p.dresidual as *mut T,
+        affine: affine(&rows.parameters, p.weight, p.bias),
+        given_mean: p.given_mean as *const u8,
+        given_variance: p.given_var as *const u8,
+        mean: p.mean as *const f32,
+        rstd: p.rstd as *const f32,
+        sums_gx: sums[0],
+        sums_g: sums[1],
+        dweight: gradients[0],
+        dbias: gradients[1],
+        arrived: workspace as *mut u32,
+        rows: rows.rows,
+        columns: rows.columns,
+        run: rows.run,
+        part: rows.part,
+        parts: rows.parts,
+        runs_at_once: rows.runs_at_once,
+        rows_at_once: rows.rows_at_once,
+        warps: rows.warps,
+        kept: rows.kept,
+        eps: plan.desc().get_eps() as f32,
+        activation: plan.desc().get_activation().into(),
+    };
+    let first = &planned[0];
+    // SAFETY: the plan's kernel is of this type.
+    unsafe { launcher.launch(0, first, &args, || interpreted(sweep_kernels::<T>(), first))? };
+    let parts = if by_column { gradients } else { sums };
+    // SAFETY: as above; these sums have been left by the first kernel.
+    unsafe { gather_of::<T>(planned, p, (parts, rows.gathered, rows.parameters_in_all), rows.parameters.as_data, launcher) }
 }

@@ -56,6 +56,7 @@ pub(crate) struct Schedule {
 pub(crate) enum Work {
     RowsForward(rows::Forward),
     RowsBackward(rows::Backward),
+    RowsSweeps(rows::Sweeps),
 }
 
 impl Schedule {
@@ -64,6 +65,7 @@ impl Schedule {
         let parameters = match &self.work {
             Work::RowsForward(rows) => rows.parameters,
             Work::RowsBackward(rows) => rows.parameters,
+            Work::RowsSweeps(rows) => rows.parameters,
         };
         parameters.sharing == Sharing::ByColumn
     }

@@ -66,5 +66,23 @@ pub(super) const LONG: Long = Long {
     waves: 4,
 };
 
+/// The backward pass in two sweeps.
+pub(super) struct Sweeps {
+    /// Threads of a block.
+    pub(super) threads: u32,
+    /// Bytes of each tensor that a block has at a time, at most unless there are too many blocks; what all blocks have at a time
+    /// is to stay in the second-level cache until the second sweep.
+    pub(super) share_bytes: u64,
+    /// At least, where there are too few rows for the GPU.
+    pub(super) least_share_bytes: u64,
+}
+
+/// The backward pass in two sweeps.
+pub(super) const SWEEPS: Sweeps = Sweeps {
+    threads: 256,
+    share_bytes: 16 << 10,
+    least_share_bytes: 4 << 10,
+};
+
 /// Threads of a block that adds up what the teams of a backward pass have summed.
 pub(super) const GATHER_THREADS: u32 = 512;

@@ -7,9 +7,10 @@ use isonorm_kernels::simt::WARP;
 use super::super::tuning::{self, GATHER_THREADS};
 use super::registers::{Choice, by_block, by_lanes, grid};
 use super::{Backward, Kernel, MOST_BLOCKS, Rows, Schedule, Work};
+use crate::DType;
 
 /// Sums start on lines of the cache.
-const REGION_BYTES: usize = 256;
+pub(super) const REGION_BYTES: usize = 256;
 
 pub(super) fn lanes(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     by_lanes(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice))
@@ -38,7 +39,7 @@ fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
         kernels: Vec::new(),
     };
     if rows.has_parameters {
-        kernels.push(gather(rows));
+        kernels.push(gather(rows.dtype, rows.columns));
         schedule.workspace_bytes = 2 * sums_bytes;
         // Written and read.
         schedule.again_bytes = 2 * 2 * sums_bytes as u64;
@@ -48,11 +49,11 @@ fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
 }
 
 /// A warp's width of columns a block, for the weight and for the bias in turn.
-fn gather(rows: &Rows<'_>) -> Kernel {
-    let blocks = 2 * rows.columns.div_ceil(WARP.into());
+pub(super) fn gather(dtype: DType, columns: u64) -> Kernel {
+    let blocks = 2 * columns.div_ceil(WARP.into());
     Kernel {
         family: "rows_gather",
-        dtype: rows.dtype,
+        dtype,
         entry: "gather",
         grid: blocks.min(MOST_BLOCKS) as u32,
         block: GATHER_THREADS,

@@ -4,13 +4,14 @@
 mod backward;
 mod long;
 mod registers;
+mod sweeps;
 
 use std::sync::OnceLock;
 
 use isonorm_kernels::modules::ROWS;
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::epilogue::Class;
-use isonorm_kernels::rows::key::{Key, Pass, backward_kernels, kernels};
+use isonorm_kernels::rows::key::{Key, Pass, backward_kernels, kernels, sweep_kernels};
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::statistics::Op;
 
@@ -57,6 +58,42 @@ pub(crate) struct Backward {
     pub(crate) sums_bytes: usize,
 }
 
+/// What the kernels of a backward pass in two sweeps are told besides pointers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sweeps {
+    pub(crate) rows: u64,
+    pub(crate) columns: u64,
+    pub(crate) parameters: Parameters,
+    /// Elements of a run: all columns, where parameters are by column.
+    pub(crate) run: u64,
+    /// Elements of a run that a block has.
+    pub(crate) part: u64,
+    /// Blocks that share a run.
+    pub(crate) parts: u32,
+    pub(crate) runs_at_once: u32,
+    pub(crate) rows_at_once: u32,
+    /// Warps that share a stretch of a run.
+    pub(crate) warps: u32,
+    /// By column: tiles whose sums are in shared memory.
+    pub(crate) kept: u32,
+    /// Where the parts of the workspace start, and how long those are that are zero before the launch.
+    pub(crate) workspace: SweepsWorkspace,
+    /// What the last kernel adds up of each parameter: sums that lie one behind the other, for so many parameters.
+    pub(crate) gathered: u64,
+    pub(crate) parameters_in_all: u64,
+}
+
+/// The workspace of a backward pass in two sweeps, in bytes from its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SweepsWorkspace {
+    /// Of the counters, at the start.
+    pub(crate) arrived_bytes: usize,
+    /// Where sums of g·x̂ and of g lie.
+    pub(crate) sums: [usize; 2],
+    /// By column: where the teams' gradients of weight and bias lie.
+    pub(crate) gradients: [usize; 2],
+}
+
 /// Which parameters belong to a row, as kernels are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parameters {
@@ -85,8 +122,9 @@ fn listed() -> &'static [Listed] {
     LISTED.get_or_init(|| {
         let forward = kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
         let backward = backward_kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
+        let sweeps = sweep_kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
         let listed = |(family, name, key)| Listed { family, name, key };
-        forward.chain(backward).map(listed).collect()
+        forward.chain(backward).chain(sweeps).map(listed).collect()
     })
 }
 
@@ -119,7 +157,11 @@ const FORWARD: Ways = &[
     ("rows/grid", long::grid),
     ("rows/stream", long::stream),
 ];
-const BACKWARD: Ways = &[("rows/lanes", backward::lanes), ("rows/block", backward::block)];
+const BACKWARD: Ways = &[
+    ("rows/lanes", backward::lanes),
+    ("rows/block", backward::block),
+    ("rows/sweeps", sweeps::plan),
+];
 
 /// Tries each candidate in order: for tensors that start on 16 bytes, and again for others.
 pub(super) fn plan(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties, candidates: &mut Vec<Candidate>) -> GpuSchedule {
@@ -196,13 +238,7 @@ impl<'a> Rows<'a> {
         if given && g.inner == 1 {
             return Err("there are no kernels for channels that lie side by side".into());
         }
-        if given && backward {
-            return Err("there are no backward kernels through running statistics".into());
-        }
         let parameters = Parameters::of(desc, g)?;
-        if backward && parameters.sharing == Sharing::ByRun {
-            return Err("there are no backward kernels with a weight that elements share".into());
-        }
         Ok(Rows {
             gpu,
             dtype,
