@@ -46,6 +46,7 @@ impl Module {
             "rows_forward_any" if kernel.ends_with("_v4") => Some(64 + more),
             "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72),
             "rows_forward_any" | "rows_forward_runs_any" => Some(64),
+            "rows_sweeps_plain" | "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),
             _ => None,
         }
     }

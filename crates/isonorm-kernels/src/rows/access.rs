@@ -195,7 +195,14 @@ pub trait Access {
     /// [`KEPT_BYTES`](Access::KEPT_BYTES) from `place` on belong to this thread, aligned to as many.
     unsafe fn keep<T: Data>(place: Shared<u32>, raw: Self::Raw<T>);
 
-    /// What [`keep`](Access::keep) has kept.
+    /// Loads data and keeps it, past the registers where that is possible: it is there after [`copy_wait`](simt::copy_wait).
+    ///
+    /// # Safety
+    ///
+    /// As for [`load`](Access::load) and [`keep`](Access::keep).
+    unsafe fn fetch<T: Data>(place: Shared<u32>, from: *const T);
+
+    /// What [`keep`](Access::keep) or [`fetch`](Access::fetch) has kept.
     ///
     /// # Safety
     ///
@@ -254,6 +261,12 @@ impl Access for Vectors {
     }
 
     #[inline(always)]
+    unsafe fn fetch<T: Data>(place: Shared<u32>, from: *const T) {
+        // SAFETY: the caller's.
+        unsafe { simt::copy_async(place, from.cast()) };
+    }
+
+    #[inline(always)]
     unsafe fn kept<T: Data>(place: Shared<u32>) -> [u32; 4] {
         // SAFETY: the caller's.
         unsafe { simt::shared_load_128(place) }
@@ -306,6 +319,12 @@ impl Access for Elements {
     unsafe fn keep<T: Data>(place: Shared<u32>, raw: T) {
         // SAFETY: the caller's.
         unsafe { simt::shared_store(place, raw.to_word()) };
+    }
+
+    #[inline(always)]
+    unsafe fn fetch<T: Data>(place: Shared<u32>, from: *const T) {
+        // SAFETY: the caller's.
+        unsafe { Self::keep(place, Self::load(from)) };
     }
 
     #[inline(always)]

@@ -11,7 +11,7 @@ use super::parameters::{ByColumn, ByRun, Map, Sharing};
 use super::spread::{Alone, Cluster, Grid, HEAD_BYTES};
 use super::statistics::{Centred, Given, Op, Statistics, Uncentred};
 use super::team::{Block, Lanes, Owner, Owns};
-use super::two_sweeps::{self, two_sweeps};
+use super::two_sweeps::{self, tile_bytes, two_sweeps};
 use crate::block;
 use crate::simt::WARP;
 
@@ -119,8 +119,8 @@ impl Key {
         block && (self.is_long() || (least.max(1)..=most).contains(&accesses))
     }
 
-    /// Bytes of dynamic shared memory of a block of `threads` threads that keeps so many tiles; 0 of them unless rows are long. Not
-    /// counted are the sums that a backward pass keeps there (see [`tile_bytes`](two_sweeps::tile_bytes)).
+    /// Bytes of dynamic shared memory of a block of `threads` threads that keeps so many tiles; 0 of them unless rows are long, and
+    /// [`sweeps_tile_bytes`](Key::sweeps_tile_bytes) each for those of a backward pass.
     pub fn shared_bytes(&self, threads: u32, kept: u32) -> u32 {
         let access_bytes = match self.width {
             Width::Vector => Vectors::KEPT_BYTES,
@@ -128,10 +128,20 @@ impl Key {
         };
         match self.owner {
             Owner::Lanes(_) => 0,
-            Owner::Grid if self.pass == Pass::Backward => 0,
+            Owner::Grid if self.pass == Pass::Backward => two_sweeps::HEAD_BYTES,
             Owner::Block => block::SCRATCH_BYTES,
             _ => HEAD_BYTES + kept * threads * self.accesses * access_bytes,
         }
+    }
+
+    /// Bytes of shared memory that a tile of a backward pass in two sweeps takes; with sums where there are gradients by column.
+    pub fn sweeps_tile_bytes(&self, threads: u32, element_bytes: u32, has_sums: bool) -> u32 {
+        let elements = self.access_elements(element_bytes);
+        let access_bytes = match self.width {
+            Width::Vector => Vectors::KEPT_BYTES,
+            Width::Element => Elements::KEPT_BYTES,
+        };
+        threads * tile_bytes(self.accesses, access_bytes, elements, self.class == Class::Plain, has_sums)
     }
 
     /// The name of the entry point in its module.

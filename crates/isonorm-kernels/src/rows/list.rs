@@ -157,8 +157,8 @@ macro_rules! sweep_kernels {
                 rms_grid_v4: Uncentred, Grid, Elements, 4, ByColumn, Any, true, false;
             }
             "rows_sweeps_runs_plain" by two_sweeps {
-                layer_grid_v4: Centred, Grid, Vectors, 4, ByRun, Plain, true, false;
-                given_grid_v4: Given, Grid, Vectors, 4, ByRun, Plain, true, false;
+                layer_grid_v2: Centred, Grid, Vectors, 2, ByRun, Plain, true, false;
+                given_grid_v2: Given, Grid, Vectors, 2, ByRun, Plain, true, false;
             }
             "rows_sweeps_runs" by two_sweeps {
                 layer_grid_v2: Centred, Grid, Vectors, 2, ByRun, Any, true, false;

@@ -1,5 +1,4 @@
-//! The backward pass over rows of any length: one sweep for the sums, and one for the results, which finds x and dy in the
-//! second-level cache.
+//! The backward pass over rows of any length: one sweep for the sums, and one for the results.
 //!
 //! ```text
 //! g  = dy · act′(z)                         z = x̂ · weight + bias + residual
@@ -7,14 +6,16 @@
 //! ```
 //!
 //! A row is `runs` runs of columns, each with a weight and bias of its own ([`ByRun`]), or one run, whose columns have them
-//! ([`ByColumn`]). A block has some whole runs of a row at a time, or a part of one; a part of one row, or some rows. Its warps share
-//! the stretches of runs: each leaves sums of g·x̂ and g in a place of its own, and all places of a row are added up in a fixed order
-//! by whoever needs them. Blocks that share a row wait for each other once a row; they sum over the next one before they write
-//! this one, so that the wait is short.
+//! ([`ByColumn`]). A block has some whole runs of a row at a time, or a part of one; a part of one row, or some rows. A warp has a
+//! stretch of one run, or shares it with others. A block leaves its sums of g·x̂ and g over a run in a place of its own, and all places
+//! of a row are added up in a fixed order by whoever needs them. Blocks that share a row wait for each other once a row, while what they have of the next one is on its way.
+//!
+//! What a block has of the next row is copied to shared memory meanwhile, past the registers. Each thread copies what it uses
+//! itself, in both sweeps; what shared memory does not hold is read from global memory, twice.
 //!
 //! By run, the places are what the gradients of weight and bias are added up from ([`gather`](super::gather)). By column, the
-//! second sweep adds them up: a block has the same columns of each of its rows. Shared memory holds these sums, and global memory those
-//! of columns that are too many for it.
+//! second sweep adds them up: a block has the same columns of each of its rows. Shared memory holds these sums, and global memory
+//! those of tiles that it does not hold.
 //!
 //! With given statistics nothing has to be known beforehand, and the first sweep does everything.
 //!
@@ -59,9 +60,9 @@ pub struct Args<T> {
     pub mean: *const f32,
     /// `[rows]`, as the forward pass saved it.
     pub rstd: *const f32,
-    /// `[places, rows, runs]`, where sums of g·x̂ are left (by column: of g·x̂ times the weight).
+    /// `[parts, rows, runs]`, where sums of g·x̂ are left (by column: of g·x̂ times the weight); or null, if statistics are given.
     pub sums_gx: *mut f32,
-    /// `[places, rows, runs]`, where sums of g are left (by column: of g times the weight).
+    /// `[parts, rows, runs]`, where sums of g are left (by column: of g times the weight); or null, if statistics are given.
     pub sums_g: *mut f32,
     /// By column: `[teams, columns]`, where each team's share of the weight's gradient goes; or null.
     pub dweight: *mut f32,
@@ -83,23 +84,44 @@ pub struct Args<T> {
     pub runs_at_once: u32,
     /// Rows that a block has at a time; 1 where blocks share one, and by column.
     pub rows_at_once: u32,
-    /// Warps that share a stretch of a run: a power of two; by column, all of a block.
+    /// Warps that share a stretch of a run; by column, all of a block. There are as many for each of the runs that a block has.
     pub warps: u32,
-    /// By column: tiles whose sums are in shared memory, where each takes [`tile_bytes`].
+    /// Tiles of a warp that are kept in shared memory, see [`tile_bytes`]; by column, with their sums.
     pub kept: u32,
+    /// Which sweeps are made: [`BOTH`], or one, where more blocks share a row than run at the same time.
+    pub sweeps: u32,
     /// Added to the variance that is given.
     pub eps: f32,
     /// The activation, of the class that the kernel is for.
     pub activation: Told,
 }
 
-/// Bytes of shared memory for the sums of a tile: two numbers for each element.
-pub const fn tile_bytes(tile_elements: u32) -> u32 {
-    tile_elements * 2 * size_of::<f32>() as u32
+/// Bytes of shared memory for the sums of the warps, before the tiles that are kept.
+pub const HEAD_BYTES: u32 = 256;
+
+/// The sweeps that a launch makes.
+pub const BOTH: u32 = 0;
+/// The first one alone.
+pub const FIRST: u32 = 1;
+/// The second one alone, after a launch of the first one.
+pub const SECOND: u32 = 2;
+
+/// Bytes of shared memory that a tile takes for each thread: of `accesses` of `access_bytes`, for each tensor and twice, as the next
+/// row is on its way; and two sums for each element, where there are gradients by column.
+pub const fn tile_bytes(
+    accesses: u32,
+    access_bytes: u32,
+    access_elements: u32,
+    is_plain: bool,
+    has_sums: bool,
+) -> u32 {
+    let tensors = if is_plain { 2 } else { 3 };
+    let sums = if has_sums { 2 * access_elements * 4 } else { 0 };
+    accesses * (2 * tensors * access_bytes + sums)
 }
 
 impl<T> Args<T> {
-    /// Runs of a row.
+    /// Runs of a row; 1, where parameters are by column.
     #[inline(always)]
     fn runs(&self) -> u32 {
         if self.affine.runs > 0 { self.affine.runs } else { 1 }
@@ -113,7 +135,7 @@ impl<T> Args<T> {
 }
 
 /// Computes the gradients of the rows. For a grid of a multiple of the blocks that share a row, all of which run at the same time
-/// if these are several.
+/// if these are several and make both sweeps.
 ///
 /// # Safety
 ///
@@ -121,51 +143,36 @@ impl<T> Args<T> {
 #[inline(always)]
 pub unsafe fn two_sweeps<T: Data, S: Spec, const V: usize>(args: &Args<T>) {
     let walk = Walk::<T, S, V>::new(args);
-    let mut row = walk.first_row();
-    if S::Statistics::OP == Op::Given {
-        while row < args.rows {
-            // SAFETY: the caller's.
-            unsafe { walk.sum(row) };
-            row += walk.step();
-        }
-        return;
-    }
-    // The rows that are summed over, and wait to be written.
-    let (mut summed, mut pending, mut is_first) = (row, false, true);
-    loop {
-        let more = row < args.rows;
-        if more {
-            // SAFETY: the caller's.
-            unsafe { walk.sum(row) };
-        }
-        simt::block_barrier();
-        if walk.blocks > 1 {
-            if simt::thread_index() == 0 {
-                // SAFETY: the caller's: a counter for each row.
-                unsafe {
-                    if more {
-                        simt::counter_add(args.arrived.wrapping_add(row as usize), 1);
-                    }
-                    if pending {
-                        simt::counter_wait(args.arrived.wrapping_add(summed as usize), walk.blocks);
-                    }
+    let (mut row, mut is_first, mut buffer) = (walk.first_row(), true, 0);
+    // SAFETY: the caller's.
+    unsafe { walk.fetch(row, buffer) };
+    while row < args.rows {
+        let next = row + walk.step();
+        // SAFETY: the caller's, here and below.
+        unsafe { walk.fetch(next, 1 - buffer) };
+        // All but what was just asked for.
+        simt::copy_wait::<1>();
+        let given = S::Statistics::OP == Op::Given;
+        if given || args.sweeps != SECOND {
+            // SAFETY: as above.
+            unsafe {
+                walk.sum(row, buffer);
+                if !args.sums_g.is_null() {
+                    walk.exchange(row);
                 }
             }
-            simt::block_barrier();
         }
-        if pending {
-            // SAFETY: the caller's; the sums of these rows are there.
-            unsafe { walk.write(summed, is_first) };
-            is_first = false;
+        if !given && args.sweeps != FIRST {
+            // SAFETY: as above; after the exchange the sums of these rows are there.
+            unsafe { walk.write(row, buffer, is_first) };
         }
-        if !more {
-            break;
-        }
-        (summed, pending) = (row, true);
-        row += walk.step();
+        (row, is_first, buffer) = (next, false, 1 - buffer);
     }
-    // SAFETY: the caller's.
-    unsafe { walk.leave(!is_first) };
+    simt::copy_wait::<0>();
+    if args.sweeps != FIRST {
+        // SAFETY: as above.
+        unsafe { walk.leave(!is_first) };
+    }
 }
 
 /// What a thread has of a tile, as it came.
@@ -205,6 +212,8 @@ type Numbers<T, S> = <<S as Spec>::Access as Access>::Numbers<T>;
 
 impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
     const BY_COLUMN: bool = matches!(S::Map::SHARING, Sharing::ByColumn);
+    /// Tensors that are kept.
+    const TENSORS: u32 = if matches!(S::Epilogue::CLASS, Class::Plain) { 2 } else { 3 };
 
     #[inline(always)]
     fn new(args: &'a Args<T>) -> Self {
@@ -240,26 +249,33 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
         (warps, simt::warp_index() % warps)
     }
 
-    /// The warp's stretches from the rows after `first_row`, by number: the first, how far the next is, and how many there are.
+    /// The warp's stretch; none beyond the rows, or the runs.
     #[inline(always)]
-    fn stretches(&self) -> (u32, u32, u32) {
-        let (warps, _) = self.warps();
-        let all = simt::block_threads() / WARP / warps;
-        let count = self.args.rows_at_once * self.args.runs_at_once;
-        (simt::warp_index() / warps, if all > 0 { all } else { 1 }, count)
+    fn own_stretch(&self, first_row: u64) -> Option<Stretch> {
+        self.stretch(first_row, simt::warp_index() / self.warps().0)
     }
 
-    /// A stretch; none beyond the rows, or the runs.
+    /// The block's stretches, by number.
     #[inline(always)]
     fn stretch(&self, first_row: u64, number: u32) -> Option<Stretch> {
         let args = self.args;
-        let at_once = at_least_one(args.runs_at_once);
-        let row = first_row + u64::from(number / at_once);
-        let run = self.first_run + number % at_once;
+        // By column there is one run: the compiler should know.
+        let (row, run) = match Self::BY_COLUMN {
+            true => (first_row, 0),
+            false => {
+                let at_once = at_least_one(args.runs_at_once);
+                let (rows, runs) = (number / at_once, number % at_once);
+                if rows >= args.rows_at_once {
+                    return None;
+                }
+                (first_row + u64::from(rows), self.first_run + runs)
+            }
+        };
         if row >= args.rows || run >= args.runs() {
             return None;
         }
         let set = match u32::try_from(row) {
+            _ if Self::BY_COLUMN => 0,
             Ok(row) => row % at_least_one(args.affine.sets),
             Err(_) => (row % NonZero::<u64>::from(at_least_one(args.affine.sets))) as u32,
         };
@@ -275,6 +291,12 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
         })
     }
 
+    /// Whether gradients of weight and bias are added up by column.
+    #[inline(always)]
+    fn has_sums(&self) -> bool {
+        Self::BY_COLUMN && !(self.args.dweight.is_null() && self.args.dbias.is_null())
+    }
+
     /// Whether z is needed, and a residual is part of it.
     #[inline(always)]
     fn has_residual(&self) -> bool {
@@ -284,14 +306,73 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
     /// The tiles of a stretch: where the thread's first access of one starts, how far its accesses lie apart, and how far tiles.
     #[inline(always)]
     fn tile(&self) -> (u32, u32, u32) {
-        let (warps, own) = self.warps();
-        let apart = warps.get() * WARP * width::<T, S::Access>();
-        let first = (own * WARP + simt::lane()) * width::<T, S::Access>();
-        (first, apart, apart * V as u32)
+        let (apart, first) = match Self::BY_COLUMN {
+            true => (simt::block_threads(), simt::thread_index()),
+            false => {
+                let (warps, own) = self.warps();
+                (warps.get() * WARP, own * WARP + simt::lane())
+            }
+        };
+        let width = width::<T, S::Access>();
+        (first * width, apart * width, apart * width * V as u32)
     }
 
+    /// The warp's tiles of a stretch: all lanes count alike.
     #[inline(always)]
-    unsafe fn load(&self, stretch: Stretch, at: u32, apart: u32) -> Loaded<T, S::Access, V> {
+    fn tiles(&self, stretch: Stretch) -> u32 {
+        stretch.len.div_ceil(at_least_one(self.tile().2).get().max(1))
+    }
+
+    /// Where access `v` to a tensor is kept, of the warp's tile `tile`, in one of the two buffers.
+    #[inline(always)]
+    fn kept_at(&self, buffer: u32, tile: u32, tensor: u32, v: usize) -> Shared<u32> {
+        let sums = match self.has_sums() {
+            true => self.args.kept * 2 * V as u32 * width::<T, S::Access>() * 4,
+            false => 0,
+        };
+        let access = ((buffer * self.args.kept + tile) * Self::TENSORS + tensor) * V as u32 + v as u32;
+        let threads = simt::block_threads();
+        Shared::at(HEAD_BYTES + sums * threads + (access * threads + simt::thread_index()) * S::Access::KEPT_BYTES)
+    }
+
+    /// Starts to copy what is kept of some rows.
+    #[inline(always)]
+    unsafe fn fetch(&self, first_row: u64, buffer: u32) {
+        let args = self.args;
+        if let Some(stretch) = self.own_stretch(first_row) {
+            let (mut at, apart, step) = self.tile();
+            let tiles = self.tiles(stretch).min(args.kept);
+            let mut tile = 0;
+            while tile < tiles {
+                unrolled::<V>(|v| {
+                    let at = at + v as u32 * apart;
+                    if at < stretch.len {
+                        let element = stretch.start as usize + at as usize;
+                        // SAFETY: the stretch has these elements, and the places are this thread's.
+                        unsafe {
+                            S::Access::fetch(self.kept_at(buffer, tile, 0, v), args.x.wrapping_add(element));
+                            S::Access::fetch(self.kept_at(buffer, tile, 1, v), args.dy.wrapping_add(element));
+                            if self.has_residual() {
+                                let place = self.kept_at(buffer, tile, 2, v);
+                                S::Access::fetch(place, args.residual.wrapping_add(element));
+                            }
+                        }
+                    }
+                });
+                (at, tile) = (at + step, tile + 1);
+            }
+        }
+        simt::copy_commit();
+    }
+
+    /// The warp's tile `tile`, from where it is.
+    #[inline(always)]
+    unsafe fn load(
+        &self,
+        stretch: Stretch,
+        (at, apart): (u32, u32),
+        (buffer, tile): (u32, u32),
+    ) -> Loaded<T, S::Access, V> {
         let args = self.args;
         let nothing = S::Access::nothing::<T>();
         let mut loaded = Loaded {
@@ -299,17 +380,23 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
             dy: [nothing; V],
             residual: [nothing; V],
         };
-        let start = stretch.start as usize + at as usize;
+        let is_kept = tile < args.kept;
         unrolled::<V>(|v| {
-            if at + v as u32 * apart < stretch.len {
-                let element = start + v * apart as usize;
-                // SAFETY: the stretch has these elements, here and below.
-                unsafe {
-                    loaded.x[v] = S::Access::load(args.x.wrapping_add(element));
-                    loaded.dy[v] = S::Access::load(args.dy.wrapping_add(element));
-                    if self.has_residual() {
-                        loaded.residual[v] = S::Access::load(args.residual.wrapping_add(element));
+            let at = at + v as u32 * apart;
+            if at < stretch.len {
+                let element = stretch.start as usize + at as usize;
+                // SAFETY: this thread has kept it there, or the stretch has these elements.
+                let one = |tensor: u32, base: *const T| unsafe {
+                    if is_kept {
+                        S::Access::kept(self.kept_at(buffer, tile, tensor, v))
+                    } else {
+                        S::Access::load(base.wrapping_add(element))
                     }
+                };
+                loaded.x[v] = one(0, args.x);
+                loaded.dy[v] = one(1, args.dy);
+                if self.has_residual() {
+                    loaded.residual[v] = one(2, args.residual);
                 }
             }
         });
@@ -403,77 +490,129 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
         if Self::BY_COLUMN {
             return [Numbers::<T, S>::splat(1.0), Numbers::<T, S>::splat(0.0)];
         }
-        // SAFETY: the caller's.
-        unsafe { self.parameters(stretch.set, stretch.column) }
+        let affine = &self.args.affine;
+        let of = |base: *const u8, otherwise: f32| {
+            if base.is_null() {
+                return otherwise;
+            }
+            // SAFETY: the caller's: a number for each run of each set.
+            unsafe { affine.parameter::<T>(base, stretch.set * self.args.runs() + stretch.run) }
+        };
+        [of(affine.weight, 1.0), of(affine.bias, 0.0)].map(Numbers::<T, S>::splat)
     }
 
     /// The first sweep over the block's share of some rows.
     #[inline(always)]
-    unsafe fn sum(&self, first_row: u64) {
+    unsafe fn sum(&self, first_row: u64, buffer: u32) {
         let args = self.args;
-        let (warps, own) = self.warps();
-        let (first, apart, step) = self.tile();
-        let (mut number, next, count) = self.stretches();
-        while number < count {
-            let found = self.stretch(first_row, number);
-            number += next;
-            let Some(stretch) = found else { continue };
-            // SAFETY: the caller's, here and below.
-            let (normalizer, of_run) = unsafe { (self.normalizer(stretch), self.of_run(stretch)) };
-            let (mut of_gx, mut of_g) = (0.0, 0.0);
-            let mut at = first;
-            while at < stretch.len {
-                // SAFETY: as above.
-                let loaded = unsafe { self.load(stretch, at, apart) };
-                // SAFETY: as above.
-                let g = unsafe { self.gradient(stretch, (at, apart), &loaded, normalizer, of_run) };
-                unrolled::<V>(|v| {
-                    let at = at + v as u32 * apart;
-                    if at < stretch.len {
-                        let xhat = S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
-                        let wg = if Self::BY_COLUMN {
-                            // SAFETY: as above.
-                            let [weight, _] = unsafe { self.at(stretch, of_run, at) };
-                            g[v].zip(weight, |g, weight| g * weight)
-                        } else {
-                            g[v]
-                        };
-                        of_g = wg.fold(of_g, |sum, wg| sum + wg);
-                        of_gx = wg
-                            .zip(xhat, |wg, xhat| wg * xhat)
-                            .fold(of_gx, |sum, product| sum + product);
-                    }
-                });
-                if S::Statistics::OP == Op::Given {
-                    let none = BackwardCoefficients {
-                        mean_g: 0.0,
-                        mean_gx: 0.0,
+        let Some(stretch) = self.own_stretch(first_row) else { return };
+        let (mut at, apart, step) = self.tile();
+        // SAFETY: the caller's, here and below.
+        let (normalizer, of_run) = unsafe { (self.normalizer(stretch), self.of_run(stretch)) };
+        let (mut of_gx, mut of_g) = (0.0, 0.0);
+        let (mut tile, tiles) = (0, self.tiles(stretch));
+        while tile < tiles {
+            // SAFETY: as above.
+            let loaded = unsafe { self.load(stretch, (at, apart), (buffer, tile)) };
+            // SAFETY: as above.
+            let g = unsafe { self.gradient(stretch, (at, apart), &loaded, normalizer, of_run) };
+            unrolled::<V>(|v| {
+                let at = at + v as u32 * apart;
+                if at < stretch.len {
+                    let xhat = S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
+                    let wg = if Self::BY_COLUMN {
+                        // SAFETY: as above.
+                        let [weight, _] = unsafe { self.at(stretch, of_run, at) };
+                        g[v].zip(weight, |g, weight| g * weight)
+                    } else {
+                        g[v]
                     };
-                    // SAFETY: as above.
-                    unsafe { self.store(stretch, (at, apart), &loaded, &g, of_run, (normalizer, none)) };
+                    of_g = wg.fold(of_g, |sum, wg| sum + wg);
+                    of_gx = wg
+                        .zip(xhat, |wg, xhat| wg * xhat)
+                        .fold(of_gx, |sum, product| sum + product);
                 }
-                at += step;
+            });
+            if S::Statistics::OP == Op::Given {
+                let none = BackwardCoefficients {
+                    mean_g: 0.0,
+                    mean_gx: 0.0,
+                };
+                // SAFETY: as above.
+                unsafe { self.store(stretch, (at, apart), &loaded, &g, of_run, (normalizer, none)) };
             }
-            if !args.sums_g.is_null() {
-                let [of_gx, of_g] = warp::sum_pair([of_gx, of_g]);
-                if simt::lane() == 0 {
-                    let place = u64::from(self.part * warps.get() + own);
-                    let place = (place * args.rows + stretch.row) * u64::from(args.runs()) + u64::from(stretch.run);
-                    // SAFETY: as above; this place belongs to this warp.
+            (at, tile) = (at + step, tile + 1);
+        }
+        if args.sums_g.is_null() {
+            return;
+        }
+        let [of_gx, of_g] = warp::sum_pair([of_gx, of_g]);
+        if simt::lane() == 0 {
+            let place = Self::sums_of(simt::warp_index());
+            // SAFETY: this place belongs to this warp, and was last read before the barrier at the end of an exchange.
+            unsafe {
+                simt::shared_store(place, of_gx);
+                simt::shared_store(place.offset(1), of_g);
+            }
+        }
+    }
+
+    /// Where a warp leaves its sums.
+    #[inline(always)]
+    fn sums_of(warp: u32) -> Shared<f32> {
+        Shared::at(0).offset(2 * warp)
+    }
+
+    /// Leaves the sums of the block's stretches, and waits until all sums of these rows are there for this block to see.
+    #[inline(always)]
+    unsafe fn exchange(&self, first_row: u64) {
+        let args = self.args;
+        simt::block_barrier();
+        if simt::warp_index() == 0 {
+            let (warps, number) = (self.warps().0, simt::lane());
+            let is_one = number < simt::block_threads() / WARP / warps;
+            if let Some(stretch) = self.stretch(first_row, number)
+                && is_one
+            {
+                let (mut of_gx, mut of_g) = (0.0, 0.0);
+                let mut own = 0;
+                while own < warps.get() {
+                    let place = Self::sums_of(number * warps.get() + own);
+                    // SAFETY: written before the barrier.
                     unsafe {
-                        f32::store(args.sums_gx.wrapping_add(place as usize), of_gx);
-                        f32::store(args.sums_g.wrapping_add(place as usize), of_g);
+                        of_gx += simt::shared_load(place);
+                        of_g += simt::shared_load(place.offset(1));
+                    }
+                    own += 1;
+                }
+                let place = u64::from(self.part) * args.rows + stretch.row;
+                let place = place * u64::from(args.runs()) + u64::from(stretch.run);
+                // SAFETY: the caller's; this place belongs to this block.
+                unsafe {
+                    f32::store(args.sums_gx.wrapping_add(place as usize), of_gx);
+                    f32::store(args.sums_g.wrapping_add(place as usize), of_g);
+                }
+            }
+            if S::Statistics::OP != Op::Given && self.blocks > 1 && args.sweeps == BOTH {
+                simt::warp_barrier();
+                if simt::lane() == 0 {
+                    let arrived = args.arrived.wrapping_add(first_row as usize);
+                    // SAFETY: the caller's: a counter for each row.
+                    unsafe {
+                        simt::counter_add(arrived, 1);
+                        simt::counter_wait(arrived, self.blocks);
                     }
                 }
             }
         }
+        simt::block_barrier();
     }
 
     /// The means over a row, from all its sums; the same bits in each warp.
     #[inline(always)]
     unsafe fn means(&self, stretch: Stretch) -> BackwardCoefficients<f32> {
         let args = self.args;
-        let (runs, places) = (at_least_one(args.runs()), args.parts * args.warps);
+        let (runs, places) = (at_least_one(args.runs()), args.parts);
         let (mut of_gx, mut of_g) = (0.0, 0.0);
         let mut number = simt::lane();
         while number < places * runs.get() {
@@ -513,38 +652,24 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
 
     /// The second sweep over the block's share of some rows.
     #[inline(always)]
-    unsafe fn write(&self, first_row: u64, is_first: bool) {
-        let (first, apart, step) = self.tile();
-        let (mut number, next, count) = self.stretches();
-        let mut means = BackwardCoefficients {
-            mean_g: 0.0,
-            mean_gx: 0.0,
-        };
-        let mut row_of_means = u64::MAX;
-        while number < count {
-            let found = self.stretch(first_row, number);
-            number += next;
-            let Some(stretch) = found else { continue };
-            if stretch.row != row_of_means {
-                // SAFETY: the caller's, here and below.
-                means = unsafe { self.means(stretch) };
-                row_of_means = stretch.row;
-            }
+    unsafe fn write(&self, first_row: u64, buffer: u32, is_first: bool) {
+        let Some(stretch) = self.own_stretch(first_row) else { return };
+        let (mut at, apart, step) = self.tile();
+        // SAFETY: the caller's, here and below.
+        let (means, normalizer, of_run) =
+            unsafe { (self.means(stretch), self.normalizer(stretch), self.of_run(stretch)) };
+        let (mut tile, tiles) = (0, self.tiles(stretch));
+        while tile < tiles {
             // SAFETY: as above.
-            let (normalizer, of_run) = unsafe { (self.normalizer(stretch), self.of_run(stretch)) };
-            let mut at = first;
-            while at < stretch.len {
-                // SAFETY: as above.
-                unsafe {
-                    let loaded = self.load(stretch, at, apart);
-                    let g = self.gradient(stretch, (at, apart), &loaded, normalizer, of_run);
-                    if Self::BY_COLUMN {
-                        self.add(stretch, (at, apart), &loaded, &g, normalizer, is_first);
-                    }
-                    self.store(stretch, (at, apart), &loaded, &g, of_run, (normalizer, means));
+            unsafe {
+                let loaded = self.load(stretch, (at, apart), (buffer, tile));
+                let g = self.gradient(stretch, (at, apart), &loaded, normalizer, of_run);
+                if self.has_sums() {
+                    self.add(stretch, (at, apart), &loaded, &g, normalizer, is_first);
                 }
-                at += step;
+                self.store(stretch, (at, apart), &loaded, &g, of_run, (normalizer, means));
             }
+            (at, tile) = (at + step, tile + 1);
         }
     }
 
@@ -618,7 +743,7 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
         more: Numbers<T, S>,
         is_first: bool,
     ) {
-        let shared = self.kept_at(which, at, apart);
+        let shared = self.summed_at(which, at, apart);
         let place = self.place(base, stretch.column + u64::from(at));
         let mut sum = more;
         // SAFETY: the caller's.
@@ -639,12 +764,12 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
 
     /// Where the sums of the elements from `at` on are kept in shared memory, if they are.
     #[inline(always)]
-    fn kept_at(&self, which: u32, at: u32, apart: u32) -> Option<Shared<f32>> {
+    fn summed_at(&self, which: u32, at: u32, apart: u32) -> Option<Shared<f32>> {
         // A part of a tile for all threads of the block.
         let part = at / at_least_one(apart);
         (part < self.args.kept * V as u32).then(|| {
             let numbers = simt::block_threads() * width::<T, S::Access>();
-            Shared::at(0).offset((part * 2 + which) * numbers)
+            Shared::at(HEAD_BYTES).offset((part * 2 + which) * numbers)
         })
     }
 
@@ -657,15 +782,15 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
     /// Leaves what shared memory holds of the gradients by column; zeros where the team had no row.
     #[inline(always)]
     unsafe fn leave(&self, any: bool) {
-        if !Self::BY_COLUMN {
+        if !self.has_sums() {
             return;
         }
-        let Some(stretch) = self.stretch(0, 0) else { return };
+        let Some(stretch) = self.own_stretch(0) else { return };
         let (first, apart, _) = self.tile();
         let mut at = first;
         while at < stretch.len {
             for (which, base) in [(0, self.args.dweight), (1, self.args.dbias)] {
-                let shared = self.kept_at(which, at, apart);
+                let shared = self.summed_at(which, at, apart);
                 let place = self.place(base, stretch.column + u64::from(at));
                 // SAFETY: the caller's; these numbers belong to this thread.
                 unsafe {

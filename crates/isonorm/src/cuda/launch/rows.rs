@@ -219,8 +219,10 @@ unsafe fn gather_of<T: Data>(
         as_data: as_data.into(),
         of: PhantomData,
     };
-    // SAFETY: the caller's; a plan with parameters has this kernel.
-    unsafe { launcher.launch(1, &planned[1], &args, || gather::gather::<T>) }
+    // A plan with parameters has this kernel.
+    let last = planned.len() - 1;
+    // SAFETY: the caller's.
+    unsafe { launcher.launch(last, &planned[last], &args, || gather::gather::<T>) }
 }
 
 /// # Safety
@@ -272,12 +274,19 @@ unsafe fn sweeps_of<T: Data>(
         rows_at_once: rows.rows_at_once,
         warps: rows.warps,
         kept: rows.kept,
+        sweeps: two_sweeps::BOTH,
         eps: plan.desc().get_eps() as f32,
         activation: plan.desc().get_activation().into(),
     };
-    let first = &planned[0];
-    // SAFETY: the plan's kernel is of this type.
-    unsafe { launcher.launch(0, first, &args, || interpreted(sweep_kernels::<T>(), first))? };
+    let all: &[u32] = match rows.apart {
+        true => &[two_sweeps::FIRST, two_sweeps::SECOND],
+        false => &[two_sweeps::BOTH],
+    };
+    for (i, (&sweeps, kernel)) in all.iter().zip(planned).enumerate() {
+        let args = two_sweeps::Args { sweeps, ..args };
+        // SAFETY: the plan's kernel is of this type.
+        unsafe { launcher.launch(i, kernel, &args, || interpreted(sweep_kernels::<T>(), kernel))? };
+    }
     let parts = if by_column { gradients } else { sums };
     // SAFETY: as above; these sums have been left by the first kernel.
     unsafe { gather_of::<T>(planned, p, (parts, rows.gathered, rows.parameters_in_all), rows.parameters.as_data, launcher) }

@@ -74,8 +74,10 @@ pub(crate) struct Sweeps {
     pub(crate) rows_at_once: u32,
     /// Warps that share a stretch of a run.
     pub(crate) warps: u32,
-    /// By column: tiles whose sums are in shared memory.
+    /// Tiles of a warp that are kept in shared memory.
     pub(crate) kept: u32,
+    /// Whether the sweeps are kernels of their own.
+    pub(crate) apart: bool,
     /// Where the parts of the workspace start, and how long those are that are zero before the launch.
     pub(crate) workspace: SweepsWorkspace,
     /// What the last kernel adds up of each parameter: sums that lie one behind the other, for so many parameters.

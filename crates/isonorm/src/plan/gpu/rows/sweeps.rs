@@ -4,7 +4,6 @@ use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::statistics::Op;
 use isonorm_kernels::rows::team::Owner;
-use isonorm_kernels::rows::two_sweeps::tile_bytes;
 use isonorm_kernels::simt::WARP;
 
 use super::super::occupancy::blocks_per_sm;
@@ -18,44 +17,34 @@ const LINE_BYTES: u64 = 128;
 pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     let listed = rows.kernels(width).into_iter().find(|listed| listed.key.owner == Owner::Grid);
     let listed = listed.ok_or("there is no such kernel")?;
-    let by_column = rows.parameters.sharing == Sharing::ByColumn;
-    let sums = by_column && rows.has_parameters;
-    let tile = u64::from(listed.key.tile_elements(SWEEPS.threads, rows.bytes()));
-
-    // A first division, for as many blocks as run at once without sums in shared memory.
+    // A first division, among as many blocks as registers leave room for; another, if shared memory leaves room for fewer.
     let kernel = rows.kernel(listed, 1, SWEEPS.threads, 0);
-    let at_once = u64::from(blocks_per_sm(rows.gpu, &kernel) * rows.gpu.sms);
-    let mut division = Division::new(rows, at_once);
-    let (mut kernel, mut kept) = (kernel, 0);
-    let mut resident = at_once;
-    if sums {
-        // What all of them keep leaves room for as many blocks; with fewer, rows are divided among those.
-        let tiles = division.part.div_ceil(tile);
-        let bytes = tile_bytes(tile as u32);
-        let blocks = at_once / u64::from(rows.gpu.sms);
-        let room = rows.gpu.shared_bytes_per_sm / blocks as u32;
-        let room = room.saturating_sub(RESERVED_SHARED_BYTES).min(rows.gpu.shared_bytes_per_block);
-        kept = tiles.min(u64::from(room / bytes)) as u32;
-        kernel.shared_bytes = kept * bytes;
-        resident = u64::from(blocks_per_sm(rows.gpu, &kernel) * rows.gpu.sms);
+    let at_once = blocks_per_sm(rows.gpu, &kernel);
+    let room = (rows.gpu.shared_bytes_per_sm / at_once).saturating_sub(RESERVED_SHARED_BYTES);
+    let room = room.min(rows.gpu.shared_bytes_per_block) - kernel.shared_bytes;
+    let has_sums = rows.parameters.sharing == Sharing::ByColumn && rows.has_parameters;
+    let tile_bytes = listed.key.sweeps_tile_bytes(SWEEPS.threads, rows.bytes(), has_sums);
+    let mut division = Division::new(rows, u64::from(at_once * rows.gpu.sms));
+    let kept = division.tiles(rows, listed).min(u64::from(room / tile_bytes)) as u32;
+    let mut kernel = kernel;
+    kernel.shared_bytes += kept * tile_bytes;
+    let resident = u64::from(blocks_per_sm(rows.gpu, &kernel) * rows.gpu.sms);
+    if resident < u64::from(at_once * rows.gpu.sms) {
         division = Division::new(rows, resident);
     }
     let blocks = division.blocks();
     let teams = rows.rows.div_ceil(division.rows_at_once.into()).min((resident / blocks).max(1));
-    let given = rows.op == Op::Given;
-    if given {
-        kernel.grid = (blocks * teams.max(rows.rows.min(resident * WAVES / blocks))).min(MOST_BLOCKS) as u32;
-    } else {
-        kernel.grid = (blocks * teams) as u32;
-        kernel.resident = blocks > 1;
+    if blocks > MOST_BLOCKS {
+        return Err(format!("{blocks} blocks should share a row; a grid has at most {MOST_BLOCKS}"));
     }
-    Ok(schedule(rows, listed, kernel, kept, teams, &division))
+    kernel.grid = (blocks * teams) as u32;
+    kernel.resident = rows.op != Op::Given && (2..=resident).contains(&blocks);
+    let apart = rows.op != Op::Given && blocks > resident;
+    Ok(schedule(rows, listed, kernel, (kept, apart), teams, &division))
 }
 
 /// Bytes of shared memory that the GPU takes for itself in each block.
 const RESERVED_SHARED_BYTES: u32 = 1 << 10;
-/// Blocks of a grid in which none waits for another, as a multiple of what runs at once.
-const WAVES: u64 = 4;
 
 /// What a block has at a time.
 struct Division {
@@ -81,28 +70,23 @@ impl Division {
         let bytes = u64::from(rows.bytes());
         // Few rows are divided among more blocks.
         let each = rows.rows.saturating_mul(rows.columns).saturating_mul(bytes) / most;
-        let share = each.clamp(SWEEPS.least_share_bytes, SWEEPS.share_bytes) / bytes;
+        let share = each.clamp(SWEEPS.least_share_bytes, share_env(usize::from(by_column))) / bytes;
         let line = LINE_BYTES / bytes;
-        let (mut parts, mut runs_at_once) = (run.div_ceil(share), (share / run).clamp(1, runs));
+        let all = u64::from(SWEEPS.threads / WARP);
+        let (mut parts, runs_at_once) = (run.div_ceil(share), (share / run).clamp(1, runs.min(all)));
         if parts > 1 && parts * runs > most {
             parts = (most / runs).max(1);
-        }
-        if parts == 1 && runs.div_ceil(runs_at_once) > most {
-            runs_at_once = runs.div_ceil(most);
         }
         let part = run.div_ceil(parts).next_multiple_of(line);
         let parts = run.div_ceil(part);
         let is_whole = parts == 1 && runs_at_once == runs;
         let rows_at_once = match is_whole && !by_column {
-            true => (share / rows.columns).clamp(1, rows.rows.div_ceil(most).max(1)),
+            true => (share / rows.columns).clamp(1, rows.rows.div_ceil(most).max(1)).min(all / runs),
             false => 1,
         };
-        let all = SWEEPS.threads / WARP;
-        let stretches = rows_at_once * runs_at_once;
-        let warps = match u64::from(all) / stretches {
-            _ if by_column => all,
-            0 => 1,
-            warps => 1 << warps.ilog2(),
+        let warps = match by_column {
+            true => all,
+            false => all / (rows_at_once * runs_at_once),
         };
         Division {
             run,
@@ -111,8 +95,14 @@ impl Division {
             parts,
             runs_at_once,
             rows_at_once: rows_at_once as u32,
-            warps,
+            warps: warps as u32,
         }
+    }
+
+    /// Tiles of a warp.
+    fn tiles(&self, rows: &Rows<'_>, listed: &Listed) -> u64 {
+        let of_warp = u64::from(listed.key.tile_elements(WARP, rows.bytes()));
+        self.part.min(self.run).div_ceil(of_warp * u64::from(self.warps))
     }
 
     /// Blocks that share a row.
@@ -125,12 +115,12 @@ fn schedule(
     rows: &Rows<'_>,
     listed: &Listed,
     kernel: Kernel,
-    kept: u32,
+    (kept, apart): (u32, bool),
     teams: u64,
     division: &Division,
 ) -> Schedule {
     let by_column = listed.key.sharing == Sharing::ByColumn;
-    let places = division.parts * u64::from(division.warps);
+    let places = division.parts;
     let mut end = 0;
     let mut region = |numbers: u64| {
         let start = end;
@@ -152,18 +142,19 @@ fn schedule(
             (places * rows.rows * division.runs / all, all)
         }
     };
-    let mut kernels = vec![kernel];
+    let mut kernels = vec![kernel; if apart { 2 } else { 1 }];
     if rows.has_parameters {
         kernels.push(gather(rows.dtype, parameters_in_all));
     }
-    // x and dy are read again, from the second-level cache if it holds what all blocks have at a time, of two rows.
-    let grid = u64::from(kernels[0].grid);
-    let tensors = 2 + u64::from(rows.residual);
-    let share = division.part * division.runs_at_once * u64::from(division.rows_at_once) * u64::from(rows.bytes());
-    let again = match 2 * tensors * share * grid <= rows.gpu.l2_bytes as u64 {
-        _ if rows.op == Op::Given => 0,
-        true => 0,
-        false => tensors * rows.rows * rows.columns * u64::from(rows.bytes()),
+    // What is not kept is read again.
+    let tiles = division.tiles(rows, listed).max(1);
+    let again = match rows.op {
+        Op::Given => 0,
+        _ => {
+            let kept = if apart { 0 } else { kept };
+            let bytes = (2 + u64::from(rows.residual)) * rows.rows * rows.columns * u64::from(rows.bytes());
+            bytes / tiles * tiles.saturating_sub(kept.into())
+        }
     };
     let written_and_read = match with_gradients {
         true => 2 * 2 * teams * rows.columns * size_of::<f32>() as u64,
@@ -184,6 +175,7 @@ fn schedule(
             rows_at_once: division.rows_at_once,
             warps: division.warps,
             kept,
+            apart,
             workspace: SweepsWorkspace {
                 arrived_bytes: counters as usize * size_of::<u32>(),
                 sums,
@@ -193,4 +185,8 @@ fn schedule(
             parameters_in_all,
         }),
     }
+}
+
+fn share_env(k: usize) -> u64 {
+    std::env::var(["ISO_SHARE", "ISO_SHARE_C"][k]).ok().and_then(|v| v.parse().ok()).unwrap_or(SWEEPS.share_bytes[k])
 }
