@@ -92,7 +92,11 @@ mod tests {
         let sweeps = sweep_kernels::<f32>()
             .into_iter()
             .map(|kernel| (kernel.family, kernel.name));
-        forward.chain(backward).chain(sweeps).chain([("rows_gather", "gather")]).collect()
+        forward
+            .chain(backward)
+            .chain(sweeps)
+            .chain([("rows_gather", "gather")])
+            .collect()
     }
 
     #[test]

@@ -141,7 +141,14 @@ impl Key {
             Width::Vector => Vectors::KEPT_BYTES,
             Width::Element => Elements::KEPT_BYTES,
         };
-        threads * tile_bytes(self.accesses, access_bytes, elements, self.class == Class::Plain, has_sums)
+        threads
+            * tile_bytes(
+                self.accesses,
+                access_bytes,
+                elements,
+                self.class == Class::Plain,
+                has_sums,
+            )
     }
 
     /// The name of the entry point in its module.

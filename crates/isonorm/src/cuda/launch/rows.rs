@@ -192,7 +192,15 @@ unsafe fn backward_of<T: Data>(
     unsafe { launcher.launch(0, first, &args, || interpreted(backward_kernels::<T>(), first))? };
     let parts = [of_weight, of_bias];
     // SAFETY: the caller's; these sums have been left by the first kernel.
-    unsafe { gather_of::<T>(planned, p, (parts, rows.teams, rows.columns), rows.parameters.as_data, launcher) }
+    unsafe {
+        gather_of::<T>(
+            planned,
+            p,
+            (parts, rows.teams, rows.columns),
+            rows.parameters.as_data,
+            launcher,
+        )
+    }
 }
 
 /// Adds up `count` sums of each of so many parameters.
@@ -289,5 +297,13 @@ unsafe fn sweeps_of<T: Data>(
     }
     let parts = if by_column { gradients } else { sums };
     // SAFETY: as above; these sums have been left by the first kernel.
-    unsafe { gather_of::<T>(planned, p, (parts, rows.gathered, rows.parameters_in_all), rows.parameters.as_data, launcher) }
+    unsafe {
+        gather_of::<T>(
+            planned,
+            p,
+            (parts, rows.gathered, rows.parameters_in_all),
+            rows.parameters.as_data,
+            launcher,
+        )
+    }
 }

@@ -70,9 +70,10 @@ pub(super) const LONG: Long = Long {
 pub(super) struct Sweeps {
     /// Threads of a block.
     pub(super) threads: u32,
-    /// Bytes of each tensor that a block has at a time, at most unless there are too many blocks: where parameters are by run, and by
-    /// column, where shared memory holds sums, too.
-    pub(super) share_bytes: [u64; 2],
+    /// Bytes of each tensor that a block has at a time, at most unless there are too many blocks.
+    pub(super) share_bytes: u64,
+    /// Elements, where shared memory also holds sums of each.
+    pub(super) share_elements: u64,
     /// At least, where there are too few rows for the GPU.
     pub(super) least_share_bytes: u64,
 }
@@ -80,7 +81,8 @@ pub(super) struct Sweeps {
 /// The backward pass in two sweeps.
 pub(super) const SWEEPS: Sweeps = Sweeps {
     threads: 256,
-    share_bytes: [16 << 10, 8 << 10],
+    share_bytes: 16 << 10,
+    share_elements: 4 << 10,
     least_share_bytes: 4 << 10,
 };
 

@@ -15,7 +15,10 @@ use super::{Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Sweeps, SweepsWorkspace
 const LINE_BYTES: u64 = 128;
 
 pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
-    let listed = rows.kernels(width).into_iter().find(|listed| listed.key.owner == Owner::Grid);
+    let listed = rows
+        .kernels(width)
+        .into_iter()
+        .find(|listed| listed.key.owner == Owner::Grid);
     let listed = listed.ok_or("there is no such kernel")?;
     // A first division, among as many blocks as registers leave room for; another, if shared memory leaves room for fewer.
     let kernel = rows.kernel(listed, 1, SWEEPS.threads, 0);
@@ -33,9 +36,14 @@ pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
         division = Division::new(rows, resident);
     }
     let blocks = division.blocks();
-    let teams = rows.rows.div_ceil(division.rows_at_once.into()).min((resident / blocks).max(1));
+    let teams = rows
+        .rows
+        .div_ceil(division.rows_at_once.into())
+        .min((resident / blocks).max(1));
     if blocks > MOST_BLOCKS {
-        return Err(format!("{blocks} blocks should share a row; a grid has at most {MOST_BLOCKS}"));
+        return Err(format!(
+            "{blocks} blocks should share a row; a grid has at most {MOST_BLOCKS}"
+        ));
     }
     kernel.grid = (blocks * teams) as u32;
     kernel.resident = rows.op != Op::Given && (2..=resident).contains(&blocks);
@@ -70,7 +78,11 @@ impl Division {
         let bytes = u64::from(rows.bytes());
         // Few rows are divided among more blocks.
         let each = rows.rows.saturating_mul(rows.columns).saturating_mul(bytes) / most;
-        let share = each.clamp(SWEEPS.least_share_bytes, share_env(usize::from(by_column))) / bytes;
+        let most_bytes = match by_column && rows.has_parameters {
+            true => SWEEPS.share_elements * bytes,
+            false => SWEEPS.share_bytes,
+        };
+        let share = each.clamp(SWEEPS.least_share_bytes, most_bytes) / bytes;
         let line = LINE_BYTES / bytes;
         let all = u64::from(SWEEPS.threads / WARP);
         let (mut parts, runs_at_once) = (run.div_ceil(share), (share / run).clamp(1, runs.min(all)));
@@ -81,7 +93,9 @@ impl Division {
         let parts = run.div_ceil(part);
         let is_whole = parts == 1 && runs_at_once == runs;
         let rows_at_once = match is_whole && !by_column {
-            true => (share / rows.columns).clamp(1, rows.rows.div_ceil(most).max(1)).min(all / runs),
+            true => (share / rows.columns)
+                .clamp(1, rows.rows.div_ceil(most).max(1))
+                .min(all / runs),
             false => 1,
         };
         let warps = match by_column {
@@ -185,8 +199,4 @@ fn schedule(
             parameters_in_all,
         }),
     }
-}
-
-fn share_env(k: usize) -> u64 {
-    std::env::var(["ISO_SHARE", "ISO_SHARE_C"][k]).ok().and_then(|v| v.parse().ok()).unwrap_or(SWEEPS.share_bytes[k])
 }
