@@ -114,12 +114,36 @@ fn a_backward_pass_sums_in_the_workspace_and_adds_up() {
     };
     assert_eq!((second.entry, second.family), ("gather", "rows_gather"));
     let sums = first.grid as usize * 4096 * 2 * size_of::<f32>();
-    assert_eq!(plan.workspace_bytes(), sums);
+    assert!(plan.workspace_bytes() >= sums, "{plan}");
     let traffic = plan.traffic();
     assert_eq!(traffic.moved_bytes, traffic.compulsory_bytes + 2 * sums as u64);
-    assert!(plan.misaligned_kernels().is_empty(), "{plan}");
+    let misaligned: Vec<_> = plan.misaligned_kernels().iter().map(|kernel| kernel.family).collect();
+    assert_eq!(misaligned, ["rows_sweeps_elements", "rows_gather"], "{plan}");
     let plain = self::plan("rmsnorm x=64x64 affine=none pass=backward");
     assert_eq!((plain.kernels().len(), plain.workspace_bytes()), (1, 0));
+}
+
+#[test]
+fn sweeps_share_rows_among_blocks_that_run_at_once_or_are_kernels_of_their_own() {
+    let shared = plan("groupnorm x=8x512x64x64 groups=32 pass=backward");
+    let [first, gather] = shared.kernels() else {
+        panic!("{shared}")
+    };
+    assert_eq!(
+        (shared.name(), first.family, gather.entry),
+        ("rows/sweeps", "rows_sweeps_runs_plain", "gather")
+    );
+    assert!(first.resident && first.grid > 132, "{shared}");
+    assert_eq!(shared.traffic().moved_bytes, shared.traffic().compulsory_bytes);
+    // Two million runs of one row are more than a GPU has blocks for.
+    let apart = plan("groupnorm x=1x2000000x2 groups=1 layout=ncl pass=backward");
+    let [first, second, _] = apart.kernels() else {
+        panic!("{apart}")
+    };
+    assert!(first == second && !first.resident, "{apart}");
+    // Nothing has to be known beforehand: no block waits for another.
+    let given = plan("instancenorm x=16x64x256x256 pass=backward_eval");
+    assert!(given.kernels().iter().all(|kernel| !kernel.resident), "{given}");
 }
 
 #[test]
@@ -143,9 +167,6 @@ fn exactly_one_candidate_is_taken_and_every_other_says_why_not() {
 fn what_no_kernel_does_is_refused_with_op_pass_and_reason() {
     for (problem, why) in [
         ("layernorm x=4x64 dtype=f64", "f64"),
-        ("layernorm x=4x65536 pass=backward", "backward"),
-        ("groupnorm x=4x8x8x8 groups=2 pass=backward", "share"),
-        ("instancenorm x=4x8x8x8 pass=backward_eval", "running statistics"),
         ("batchnorm x=4x3x8x8", "contiguous"),
         ("batchnorm x=4x3x8x8 layout=nhwc pass=eval", "side by side"),
         ("groupnorm x=4x8x8x8 groups=2 layout=nhwc", "contiguous"),

@@ -7,6 +7,9 @@ use super::launch::{self, BackwardPointers, ForwardPointers, Launcher};
 use crate::launch::{Running, Through};
 use crate::{Backward, Error, Forward, GpuPlan, GpuProperties, Kernel, NormDesc, Result, View, ViewMut};
 
+/// Multiprocessors that the host plays, at most.
+const MOST_SMS: u32 = 24;
+
 /// A GPU that the host plays: the kernels that would be launched, in the shapes that they would be launched with, run by a
 /// strict interpreter that finds overruns, races, and missing barriers. For tests: it takes microseconds for an element.
 #[derive(Clone, Debug)]
@@ -16,8 +19,13 @@ pub struct Interpreter {
 }
 
 impl Interpreter {
-    /// One that is planned for as if it were this GPU.
+    /// One that is planned for as if it were this GPU, but for the number of multiprocessors: each thread of the blocks that run at the
+    /// same time has a stack on the host, and a large GPU would have more of them than a process may.
     pub fn new(properties: GpuProperties) -> Interpreter {
+        let properties = GpuProperties {
+            sms: properties.sms.min(MOST_SMS),
+            ..properties
+        };
         Interpreter {
             properties: properties.into(),
             seed: 0,

@@ -223,7 +223,7 @@ pub(super) unsafe fn forward(
 ) -> Result<()> {
     match schedule(plan, aligned)?.map(|s| (&s.work, &s.kernels[..])) {
         // SAFETY: the caller's.
-        Some((Work::RowsForward(rows), kernels)) => unsafe {
+        Some((Work::Forward(rows), kernels)) => unsafe {
             rows::forward(plan, rows, kernels, pointers, workspace, launcher)
         },
         _ => Ok(()),
@@ -243,11 +243,11 @@ pub(super) unsafe fn backward(
 ) -> Result<()> {
     match schedule(plan, aligned)?.map(|s| (&s.work, &s.kernels[..])) {
         // SAFETY: the caller's.
-        Some((Work::RowsBackward(rows), kernels)) => unsafe {
+        Some((Work::Backward(rows), kernels)) => unsafe {
             rows::backward(plan, rows, kernels, pointers, workspace, launcher)
         },
         // SAFETY: as above.
-        Some((Work::RowsSweeps(rows), kernels)) => unsafe {
+        Some((Work::Sweeps(rows), kernels)) => unsafe {
             rows::sweeps(plan, rows, kernels, pointers, workspace, launcher)
         },
         // SAFETY: as above.

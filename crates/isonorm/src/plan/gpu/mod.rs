@@ -51,21 +51,21 @@ pub(crate) struct Schedule {
     pub(crate) again_bytes: u64,
 }
 
-/// What kernels are told besides pointers, by family.
+/// What kernels are told besides pointers; those of rows, as there are no others yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    RowsForward(rows::Forward),
-    RowsBackward(rows::Backward),
-    RowsSweeps(rows::Sweeps),
+    Forward(rows::Forward),
+    Backward(rows::Backward),
+    Sweeps(rows::Sweeps),
 }
 
 impl Schedule {
     /// Whether a kernel reads neighbouring parameters at once.
     pub(crate) fn reads_parameters_by_column(&self) -> bool {
         let parameters = match &self.work {
-            Work::RowsForward(rows) => rows.parameters,
-            Work::RowsBackward(rows) => rows.parameters,
-            Work::RowsSweeps(rows) => rows.parameters,
+            Work::Forward(rows) => rows.parameters,
+            Work::Backward(rows) => rows.parameters,
+            Work::Sweeps(rows) => rows.parameters,
         };
         parameters.sharing == Sharing::ByColumn
     }

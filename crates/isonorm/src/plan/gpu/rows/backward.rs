@@ -27,7 +27,7 @@ fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
     let sums_bytes = sums_bytes.next_multiple_of(REGION_BYTES);
     let mut kernels = vec![rows.kernel(choice.listed, grid, choice.threads, 0)];
     let mut schedule = Schedule {
-        work: Work::RowsBackward(Backward {
+        work: Work::Backward(Backward {
             rows: rows.rows,
             columns: rows.columns,
             parameters: rows.parameters,

@@ -61,7 +61,7 @@ pub(super) fn grid(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     // Two slots a team, in turn.
     let moments_bytes = (teams * blocks) as usize * 2 * MOMENTS * size_of::<f32>();
     schedule.workspace_bytes = moments_offset + moments_bytes;
-    if let Work::RowsForward(forward) = &mut schedule.work {
+    if let Work::Forward(forward) = &mut schedule.work {
         forward.exchange = Some(Exchange {
             arrived_bytes,
             moments_offset,
@@ -155,7 +155,7 @@ impl Tiles {
         let not_kept = share.saturating_sub(u64::from(kept) * self.elements) * blocks;
         Schedule {
             kernels: vec![rows.kernel(self.listed, grid, LONG.threads, kept)],
-            work: Work::RowsForward(Forward {
+            work: Work::Forward(Forward {
                 blocks: blocks as u32,
                 kept,
                 ..rows.forward()

@@ -103,7 +103,7 @@ fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
     let grid = grid(rows, choice, &tuning::FORWARD);
     Schedule {
         kernels: vec![rows.kernel(choice.listed, grid, choice.threads, 0)],
-        work: Work::RowsForward(rows.forward()),
+        work: Work::Forward(rows.forward()),
         workspace_bytes: 0,
         again_bytes: 0,
     }

@@ -178,7 +178,7 @@ fn schedule(
         kernels,
         workspace_bytes: end,
         again_bytes: again + written_and_read,
-        work: Work::RowsSweeps(Sweeps {
+        work: Work::Sweeps(Sweeps {
             rows: rows.rows,
             columns: rows.columns,
             parameters: rows.parameters,
