@@ -3,5 +3,8 @@
 #[cfg(isonorm_module = "simt")]
 mod probe;
 
-#[cfg(not(isonorm_module = "simt"))]
+#[cfg(isonorm_module = "occupancy")]
+mod occupancy;
+
+#[cfg(not(any(isonorm_module = "simt", isonorm_module = "occupancy")))]
 mod rows;

@@ -58,6 +58,8 @@ modules! {
     "rows_forward_runs_any" for 80;
     "rows_forward_elements" for 80;
     "rows_forward_elements_runs" for 80;
+    "rows_forward_cluster_plain" for 90;
+    "rows_forward_cluster_runs_plain" for 90;
     "rows_long" for 80;
     "rows_long_runs" for 80;
     "rows_long_elements" for 80;
@@ -69,6 +71,8 @@ modules! {
     "rows_backward_plain" for 80;
     "rows_backward" for 80;
     "rows_backward_elements" for 80;
+    "rows_backward_cluster_plain" for 90;
+    "rows_backward_cluster" for 90;
     "rows_sweeps_plain" for 80;
     "rows_sweeps" for 80;
     "rows_sweeps_elements" for 80;
@@ -77,6 +81,14 @@ modules! {
     "rows_sweeps_elements_runs" for 80;
     "rows_gather" for 80;
 }
+
+/// A kernel that does nothing, named `nothing`: for questions to the driver about clusters.
+pub const OCCUPANCY: Module = Module {
+    family: "occupancy",
+    data: "",
+    compute_capability: 90,
+    ptx: include_str!("../ptx/occupancy.sm_90.ptx"),
+};
 
 #[cfg(test)]
 mod tests {

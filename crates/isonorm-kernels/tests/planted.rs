@@ -352,6 +352,62 @@ fn peers_shared_memory_needs_a_barrier_of_the_cluster() {
     peers(true, true).unwrap();
 }
 
+/// Two rounds in which each block sends a number to all blocks of its cluster, from slots that take turns, or from one.
+fn messages(wait: bool, slots: u32, expected: u32) -> Result<Report, Fault> {
+    run(Launch::new(4, 32).cluster(2).shared_bytes(128), move |_, _| {
+        let transfer = |slot: u32| Transfer::at(64).offset(slot);
+        // SAFETY: on the host every access is checked.
+        unsafe {
+            if simt::thread_index() == 0 {
+                simt::transfer_init(transfer(0), 1);
+                simt::transfer_init(transfer(1), 1);
+            }
+            simt::cluster_barrier();
+            for round in 0..4 {
+                let (slot, parity) = (round % slots, round / slots % 2);
+                let place = Shared::<u32>::at(16 * slot);
+                if simt::thread_index() == 0 {
+                    simt::transfer_expect(transfer(slot), expected);
+                }
+                if simt::lane() < simt::cluster_blocks() {
+                    let own = place.offset(2 * simt::cluster_rank());
+                    simt::peer_send(own, simt::lane(), [round, simt::cluster_rank()], transfer(slot));
+                }
+                if wait {
+                    simt::transfer_wait(transfer(slot), parity);
+                }
+                // As a sum would, this makes a warp of its lanes.
+                simt::warp_barrier();
+                for rank in 0..simt::cluster_blocks() {
+                    assert_eq!(simt::shared_load(place.offset(2 * rank)), round);
+                    assert_eq!(simt::shared_load(place.offset(2 * rank + 1)), rank);
+                }
+                simt::warp_barrier();
+            }
+        }
+    })
+}
+
+#[test]
+fn messages_land_when_waited_for() {
+    messages(true, 2, 16).unwrap();
+    let fault = messages(false, 2, 16).expect_err("the bug was not found");
+    assert!(
+        matches!(fault.kind, FaultKind::MissingWait | FaultKind::Poison),
+        "{fault}"
+    );
+    expect(
+        messages(true, 2, 24),
+        FaultKind::Deadlock,
+        &["for copies on the barrier"],
+    );
+}
+
+#[test]
+fn a_message_may_not_overtake_the_reader_of_the_one_before() {
+    expect(messages(true, 1, 16), FaultKind::Race, &["no barrier between"]);
+}
+
 #[test]
 fn a_panic_is_a_fault() {
     let outcome = run(launch(), |_, _| assert!(simt::thread_index() != 5, "not five"));

@@ -24,6 +24,7 @@ fn accesses(kernel: &Kernel) -> usize {
 fn held(kernel: &Kernel, of_access: usize) -> usize {
     let team = match kernel.entry {
         e if e.contains("_block_") => kernel.block as usize,
+        e if e.contains("_blocks_") => (kernel.cluster * kernel.block) as usize,
         e if e.contains("_lanes8_") => 8,
         e if e.contains("_lanes16_") => 16,
         _ => 32,
@@ -47,6 +48,7 @@ fn every_length_of_row_has_a_kernel_that_holds_it() {
                     let is_elements = kernel.family.contains("elements");
                     assert_eq!(is_elements, of_access == 1, "{plan}");
                     let in_registers = kernel.family.starts_with("rows_forward");
+                    assert_eq!(kernel.cluster > 1, kernel.family.contains("cluster"), "{plan}");
                     assert!(!in_registers || held(kernel, of_access) >= columns, "{plan}");
                     assert!(in_registers || plan.name() != "rows/block" || of_access == 1, "{plan}");
                     assert!(kernel.block.is_multiple_of(32) && kernel.block <= 1024, "{plan}");
@@ -66,7 +68,8 @@ fn rows_are_spread_as_they_grow_and_read_once_as_long_as_the_chip_keeps_them() {
     for (problem, name) in [
         ("layernorm x=10000x64 dtype=bf16", "rows/lanes"),
         ("layernorm x=10000x4096 dtype=bf16", "rows/block"),
-        ("layernorm x=1000x50000 dtype=f32", "rows/alone"),
+        ("layernorm x=1000x50000 dtype=f32", "rows/blocks"),
+        ("layernorm x=1000x50000 dtype=f32 act=relu", "rows/alone"),
         ("layernorm x=1000x100000 dtype=f32", "rows/cluster"),
         ("layernorm x=4x1000000 dtype=f32", "rows/grid"),
     ] {
@@ -85,6 +88,74 @@ fn rows_are_spread_as_they_grow_and_read_once_as_long_as_the_chip_keeps_them() {
             .iter()
             .any(|c| c.declined.as_deref() == Some("clusters need compute capability 9.0"))
     );
+}
+
+/// One cluster more than run at once would run when all others are done.
+#[test]
+fn there_are_as_many_clusters_as_run_at_once() {
+    for problem in [
+        "layernorm x=4096x16384 pass=backward",
+        "layernorm x=100000x65536 dtype=bf16 pass=backward act=gelu",
+        "groupnorm x=8x512x64x64 groups=32",
+    ] {
+        let gpu = gpu("h200");
+        for cluster_sms in [120, 8] {
+            let gpu = GpuProperties {
+                cluster_sms,
+                ..(*gpu).clone()
+            };
+            let plan = GpuPlan::new(&problem.parse().expect("a problem"), &gpu.into()).expect("valid");
+            assert_eq!(plan.name(), "rows/blocks", "{plan}");
+            let kernel = &plan.kernels()[0];
+            assert!(
+                kernel.cluster == 8 && kernel.shared_bytes > 0 && !kernel.resident,
+                "{plan}"
+            );
+            assert!(kernel.grid.is_multiple_of(cluster_sms), "{plan}");
+        }
+        for (name, without) in [("h200", 0), ("a100", 0)] {
+            let gpu = GpuProperties {
+                cluster_sms: without,
+                ..GpuProperties::known(name).expect("known")
+            };
+            let plan = GpuPlan::new(&problem.parse().expect("a problem"), &gpu.into()).expect("valid");
+            plan.check().expect("a kernel without clusters");
+            let reason = plan
+                .candidates()
+                .iter()
+                .find(|c| c.name == "rows/blocks")
+                .expect("tried");
+            assert!(
+                reason.declined.as_ref().is_some_and(|r| r.contains("clusters")),
+                "{plan}"
+            );
+            assert!(plan.kernels().iter().all(|kernel| kernel.cluster == 1), "{plan}");
+        }
+    }
+}
+
+/// Rows come ahead as far as shared memory goes, which is less on some GPUs.
+#[test]
+fn rows_that_come_ahead_fit_shared_memory() {
+    for name in ["h200", "a100", "rtx4090"] {
+        for problem in [
+            "layernorm x=8192x4096 dtype=bf16 pass=backward",
+            "layernorm x=8192x8192 dtype=bf16 pass=backward act=gelu residual=add",
+            "rmsnorm x=131072x128 dtype=bf16 pass=backward",
+            "layernorm x=9999x768 dtype=bf16 pass=backward",
+        ] {
+            let gpu = gpu(name);
+            let plan = GpuPlan::new(&problem.parse().expect("a problem"), &gpu).expect("valid");
+            let kernel = &plan.kernels()[0];
+            assert!(kernel.entry.ends_with("_ahead"), "{plan}");
+            let tensors = if problem.contains("act") { 3 } else { 2 };
+            let row = kernel.block * accesses(kernel) as u32 * 16 * tensors;
+            assert!(
+                (row..=gpu.shared_bytes_per_block).contains(&kernel.shared_bytes),
+                "{plan}"
+            );
+        }
+    }
 }
 
 /// All blocks run at the same time, for they wait for each other.

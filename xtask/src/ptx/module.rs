@@ -17,7 +17,7 @@ const SM_80: Target = Target {
 /// Hopper and after: clusters, bulk copies.
 const SM_90: Target = Target {
     cpu: "sm_90",
-    ptx: "ptx80",
+    ptx: "ptx81",
 };
 
 /// A family of kernels for one element type.
@@ -42,10 +42,17 @@ impl Module {
         match self.family {
             "rows_forward_lanes" | "rows_forward_block" if kernel.ends_with("_v1") => Some(40 + more),
             "rows_forward_lanes" | "rows_forward_block" if kernel.ends_with("_v1_ahead") => Some(48 + more),
+            "rows_forward_block" if kernel.ends_with("_v3_ahead") => Some(64 + more),
+            "rows_forward_cluster_plain" if more == 0 => Some(96),
+            "rows_forward_cluster_runs_plain" => Some(80),
             // Activations of several numbers side by side take all they get, and are no faster for it.
             "rows_forward_any" if kernel.ends_with("_v4") => Some(64 + more),
             "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72),
             "rows_forward_any" | "rows_forward_runs_any" => Some(64),
+            "rows_backward_plain" | "rows_backward_cluster_plain" if kernel.ends_with("_v1_ahead") => Some(80),
+            "rows_backward_plain" | "rows_backward_cluster_plain" if more == 0 && kernel.ends_with("_v2_ahead") => {
+                Some(80)
+            }
             "rows_sweeps_plain" | "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),
             _ => None,
         }
@@ -59,7 +66,7 @@ impl Module {
 }
 
 /// The families of kernels for rows.
-const ROWS: [&str; 26] = [
+const ROWS: [&str; 30] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -68,6 +75,8 @@ const ROWS: [&str; 26] = [
     "rows_forward_runs_any",
     "rows_forward_elements",
     "rows_forward_elements_runs",
+    "rows_forward_cluster_plain",
+    "rows_forward_cluster_runs_plain",
     "rows_long",
     "rows_long_runs",
     "rows_long_elements",
@@ -79,6 +88,8 @@ const ROWS: [&str; 26] = [
     "rows_backward_plain",
     "rows_backward",
     "rows_backward_elements",
+    "rows_backward_cluster_plain",
+    "rows_backward_cluster",
     "rows_sweeps_plain",
     "rows_sweeps",
     "rows_sweeps_elements",
@@ -112,20 +123,25 @@ const PROBE: Module = Module {
     committed: false,
 };
 
+/// A kernel that does nothing, for questions to the driver.
+const OCCUPANCY: Module = Module {
+    family: "occupancy",
+    data: None,
+    target: SM_90,
+    max_threads: |_| 1024,
+    committed: true,
+};
+
 /// Every module.
 pub fn modules() -> Vec<Module> {
     let rows = ROWS.into_iter().flat_map(|family| {
         DATA.map(|data| Module {
             family,
             data: Some(data),
-            target: if family.starts_with("rows_cluster") {
-                SM_90
-            } else {
-                SM_80
-            },
+            target: if family.contains("cluster") { SM_90 } else { SM_80 },
             max_threads: max_threads(family),
             committed: true,
         })
     });
-    rows.chain([PROBE]).collect()
+    rows.chain([OCCUPANCY, PROBE]).collect()
 }

@@ -66,6 +66,7 @@ pub unsafe extern "ptx-kernel" fn simt_asynchronous(from: *const u32, counter: *
             simt::transfer_expect(transfer, 16);
             simt::transfer_copy(place.offset(4), from, 16, transfer);
             simt::transfer_wait(transfer, 0);
+            simt::peer_send(place.offset(8), 0, [1, 2], transfer);
             simt::counter_add(counter, 1);
             simt::counter_wait(counter, simt::grid_blocks());
         }

@@ -12,7 +12,7 @@ use crate::rows::long;
 use crate::rows::parameters::{ByColumn, ByRun};
 use crate::rows::spread::{Alone, Cluster, Grid};
 use crate::rows::statistics::{Centred, Given, Uncentred};
-use crate::rows::team::{Block, Lanes};
+use crate::rows::team::{Block, Blocks, Lanes};
 use crate::rows::two_sweeps;
 
 /// The data's type.

@@ -37,6 +37,7 @@ mod coroutine;
 mod exchange;
 mod fault;
 mod scheduler;
+mod sent;
 mod shadow;
 mod transfer;
 pub(crate) mod world;

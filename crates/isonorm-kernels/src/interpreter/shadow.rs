@@ -1,6 +1,7 @@
 //! [`SharedMemory`]: a block's shared memory, and what happened to each of its bytes.
 
 use super::FaultKind;
+use super::sent::Known;
 use crate::simt::WARP;
 
 /// Who accessed a byte, and which barriers that thread had passed.
@@ -13,6 +14,8 @@ pub(crate) struct Access {
     pub cluster_barriers: u32,
     pub block_barriers: u32,
     pub warp_barriers: u32,
+    /// How much the thread's warp had sent.
+    pub sent: u32,
 }
 
 impl Access {
@@ -22,17 +25,36 @@ impl Access {
         cluster_barriers: 0,
         block_barriers: 0,
         warp_barriers: 0,
+        sent: 0,
     };
+
+    /// The warp: of which block, and its index there.
+    pub fn warp(self) -> (u32, u32) {
+        (self.block, self.thread / WARP)
+    }
 
     /// Whether a barrier (or being the same thread) puts `self` before `later`.
     fn precedes(self, later: Self) -> bool {
         let same_block = self.block == later.block;
-        let same_warp = same_block && self.thread / WARP == later.thread / WARP;
+        let same_warp = self.warp() == later.warp();
         self.block == u32::MAX
             || (same_block && self.thread == later.thread)
             || self.cluster_barriers != later.cluster_barriers
             || (same_block && self.block_barriers != later.block_barriers)
             || (same_warp && self.warp_barriers != later.warp_barriers)
+    }
+}
+
+/// An access that is made now, and what the thread has been told of others'.
+#[derive(Clone, Copy)]
+pub(crate) struct Now<'a> {
+    pub access: Access,
+    pub known: &'a Known,
+}
+
+impl Now<'_> {
+    fn follows(self, earlier: Access) -> bool {
+        earlier.precedes(self.access) || self.known.includes(earlier)
     }
 }
 
@@ -86,7 +108,7 @@ impl SharedMemory {
         })
     }
 
-    pub fn read(&mut self, offset: u32, to: &mut [u8], now: Access) -> Result<(), Problem> {
+    pub fn read(&mut self, offset: u32, to: &mut [u8], now: Now<'_>) -> Result<(), Problem> {
         for (i, (byte, to)) in self.range(offset, to.len() as u32)?.iter_mut().zip(to).enumerate() {
             let place = offset as usize + i;
             match byte.content {
@@ -94,7 +116,7 @@ impl SharedMemory {
                 Content::Poison => return Err((FaultKind::Poison, format!("byte {place}"))),
                 Content::InFlight => return Err(in_flight("read", place)),
             }
-            if !byte.writer.precedes(now) {
+            if !now.follows(byte.writer) {
                 return Err(race(place, "is read", byte.writer, "wrote"));
             }
             byte.remember_reader(now);
@@ -103,16 +125,16 @@ impl SharedMemory {
         Ok(())
     }
 
-    pub fn write(&mut self, offset: u32, from: &[u8], now: Access) -> Result<(), Problem> {
+    pub fn write(&mut self, offset: u32, from: &[u8], now: Now<'_>) -> Result<(), Problem> {
         for (i, (byte, &from)) in self.range(offset, from.len() as u32)?.iter_mut().zip(from).enumerate() {
             byte.check_write(offset as usize + i, now)?;
-            byte.set(from, now);
+            byte.set(from, now.access);
         }
         Ok(())
     }
 
     /// Marks the destination of a copy that starts now.
-    pub fn start_copy(&mut self, offset: u32, bytes: u32, now: Access) -> Result<(), Problem> {
+    pub fn start_copy(&mut self, offset: u32, bytes: u32, now: Now<'_>) -> Result<(), Problem> {
         for (i, byte) in self.range(offset, bytes)?.iter_mut().enumerate() {
             byte.check_write(offset as usize + i, now)?;
             byte.content = Content::InFlight;
@@ -130,14 +152,14 @@ impl SharedMemory {
 }
 
 impl Byte {
-    fn check_write(&self, place: usize, now: Access) -> Result<(), Problem> {
+    fn check_write(&self, place: usize, now: Now<'_>) -> Result<(), Problem> {
         if self.content == Content::InFlight {
             return Err(in_flight("write", place));
         }
-        if !self.writer.precedes(now) {
+        if !now.follows(self.writer) {
             return Err(race(place, "is written", self.writer, "wrote"));
         }
-        match self.readers.iter().find(|reader| !reader.precedes(now)) {
+        match self.readers.iter().find(|reader| !now.follows(**reader)) {
             Some(&reader) => Err(race(place, "is written", reader, "read")),
             None => Ok(()),
         }
@@ -152,12 +174,12 @@ impl Byte {
         };
     }
 
-    fn remember_reader(&mut self, now: Access) {
+    fn remember_reader(&mut self, now: Now<'_>) {
         let [first, second] = &mut self.readers;
-        if first.precedes(now) {
-            *first = now;
+        if now.follows(*first) {
+            *first = now.access;
         } else {
-            *second = now;
+            *second = now.access;
         }
     }
 }

@@ -1,13 +1,24 @@
-//! Asynchronous copies: groups that a thread waits for, and barriers that count bytes.
+//! Asynchronous copies: groups that a thread waits for, and barriers that count bytes, which may be messages.
 
 use std::collections::VecDeque;
 
-/// A copy from global memory to a block's shared memory that has not landed.
+use super::sent::{Known, Message};
+
+/// A copy to a block's shared memory that has not landed.
 #[derive(Clone, Copy)]
 pub(crate) struct Copy {
-    pub from: usize,
+    pub from: Source,
     pub to: u32,
     pub bytes: u32,
+}
+
+/// Where the data of a copy comes from.
+#[derive(Clone, Copy)]
+pub(crate) enum Source {
+    /// This address of global memory.
+    Global(usize),
+    /// A thread that has sent it.
+    Thread([u8; 8], Message),
 }
 
 /// The copies of one thread.
@@ -44,6 +55,8 @@ pub(crate) struct TransferState {
     pub expected_bytes: u64,
     pub phase: u32,
     pub copies: Vec<Copy>,
+    /// What has been received with the phases that have ended.
+    pub known: Known,
 }
 
 impl TransferState {
@@ -54,6 +67,7 @@ impl TransferState {
             expected_bytes: 0,
             phase: 0,
             copies: Vec::new(),
+            known: Known::default(),
         }
     }
 
@@ -66,6 +80,11 @@ impl TransferState {
         self.phase += 1;
         self.pending = self.arrivals;
         self.expected_bytes = 0;
+        for copy in &self.copies {
+            if let Source::Thread(_, message) = copy.from {
+                self.known.add(message);
+            }
+        }
         Some(std::mem::take(&mut self.copies))
     }
 

@@ -4,8 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::coroutine::Scope;
-use super::shadow::{Access, SharedMemory};
-pub(crate) use super::transfer::Copy;
+use super::sent::Sent;
+use super::shadow::{Access, Now, SharedMemory};
+pub(crate) use super::transfer::{Copy, Source};
 use super::transfer::{Groups, TransferState};
 use super::{Buffers, Fault, FaultKind, Launch, Report};
 use crate::simt::WARP;
@@ -44,6 +45,7 @@ pub(crate) struct World<'a> {
     first: u32,
     buffers: &'a Buffers<'a>,
     blocks: RefCell<Vec<BlockState>>,
+    sent: Sent,
     report: RefCell<Report>,
     fault: RefCell<Option<Fault>>,
 }
@@ -55,6 +57,7 @@ impl<'a> World<'a> {
             first,
             buffers,
             blocks: RefCell::new((0..count).map(|_| BlockState::new(&launch)).collect()),
+            sent: Sent::default(),
             report: RefCell::default(),
             fault: RefCell::default(),
         }
@@ -89,7 +92,22 @@ impl<'a> World<'a> {
             cluster_barriers: state.cluster_barriers,
             block_barriers: state.block_barriers,
             warp_barriers: state.warp_barriers[(thread / WARP) as usize],
+            sent: self.sent.so_far((block, thread / WARP)),
         }
+    }
+
+    /// Calls `check` with the shared memory of block `owner`, and what there is to know of an access of this thread, now.
+    fn with_shared<R>(
+        &self,
+        owner: u32,
+        (block, thread): (u32, u32),
+        check: impl FnOnce(&mut SharedMemory, Now<'_>) -> R,
+    ) -> R {
+        let access = self.access(block, thread);
+        self.sent.with_known(block, thread, |known| {
+            let shared = &mut self.blocks.borrow_mut()[owner as usize].shared;
+            check(shared, Now { access, known })
+        })
     }
 
     pub fn global_read(&self, address: usize, to: &mut [u8]) -> Checked<()> {
@@ -120,14 +138,12 @@ impl<'a> World<'a> {
 
     /// Reads the shared memory of block `owner` as thread `thread` of block `block`.
     pub fn shared_read(&self, owner: u32, block: u32, thread: u32, offset: u32, to: &mut [u8]) -> Checked<()> {
-        let now = self.access(block, thread);
-        self.blocks.borrow_mut()[owner as usize].shared.read(offset, to, now)
+        self.with_shared(owner, (block, thread), |shared, now| shared.read(offset, to, now))
     }
 
     /// Writes the shared memory of block `owner` as thread `thread` of block `block`.
     pub fn shared_write(&self, owner: u32, block: u32, thread: u32, offset: u32, from: &[u8]) -> Checked<()> {
-        let now = self.access(block, thread);
-        self.blocks.borrow_mut()[owner as usize].shared.write(offset, from, now)
+        self.with_shared(owner, (block, thread), |shared, now| shared.write(offset, from, now))
     }
 
     /// The block of rank `rank` in the cluster of `block`, if it has not ended.
@@ -145,17 +161,23 @@ impl<'a> World<'a> {
         Ok(peer)
     }
 
-    fn start(&self, block: u32, thread: u32, copy: Copy) -> Checked<()> {
-        self.buffers.check_read(copy.from, copy.bytes as usize)?;
-        let now = self.access(block, thread);
-        let shared = &mut self.blocks.borrow_mut()[block as usize].shared;
-        shared.start_copy(copy.to, copy.bytes, now)
+    /// Starts a copy to the shared memory of block `owner`, as thread `thread` of block `block`.
+    fn start(&self, owner: u32, (block, thread): (u32, u32), copy: Copy) -> Checked<()> {
+        if let Source::Global(address) = copy.from {
+            self.buffers.check_read(address, copy.bytes as usize)?;
+        }
+        self.with_shared(owner, (block, thread), |shared, now| {
+            shared.start_copy(copy.to, copy.bytes, now)
+        })
     }
 
     fn land(&self, block: u32, copies: Vec<Copy>, writer: Option<Access>) -> Checked<()> {
         for copy in copies {
             let mut data = vec![0; copy.bytes as usize];
-            self.global_read(copy.from, &mut data)?;
+            match copy.from {
+                Source::Global(address) => self.global_read(address, &mut data)?,
+                Source::Thread(sent, _) => data.copy_from_slice(&sent),
+            }
             let shared = &mut self.blocks.borrow_mut()[block as usize].shared;
             shared.land_copy(copy.to, &data, writer);
         }
@@ -163,7 +185,7 @@ impl<'a> World<'a> {
     }
 
     pub fn copy_async(&self, block: u32, thread: u32, copy: Copy) -> Checked<()> {
-        self.start(block, thread, copy)?;
+        self.start(block, (block, thread), copy)?;
         self.blocks.borrow_mut()[block as usize].groups[thread as usize].start(copy);
         Ok(())
     }
@@ -185,17 +207,17 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Applies `change` to a prepared barrier, which `thread` must be allowed to see.
+    /// Applies `change` to a prepared barrier of block `owner`, which `thread` of `block` must be allowed to see.
     fn with_transfer<T>(
         &self,
-        block: u32,
-        thread: u32,
+        owner: u32,
+        (block, thread): (u32, u32),
         offset: u32,
         change: impl FnOnce(&mut TransferState) -> T,
     ) -> Checked<T> {
-        self.shared_read(block, block, thread, offset, &mut [0; 8])?;
+        self.shared_read(owner, block, thread, offset, &mut [0; 8])?;
         let mut blocks = self.blocks.borrow_mut();
-        let Some(state) = blocks[block as usize].transfers.get_mut(&offset) else {
+        let Some(state) = blocks[owner as usize].transfers.get_mut(&offset) else {
             let detail = format!("no barrier for copies was prepared at byte {offset} of shared memory");
             return Err((FaultKind::Misuse, detail));
         };
@@ -203,7 +225,7 @@ impl<'a> World<'a> {
     }
 
     pub fn transfer_expect(&self, block: u32, thread: u32, offset: u32, bytes: u32) -> Checked<()> {
-        let arrived = self.with_transfer(block, thread, offset, |state| {
+        let arrived = self.with_transfer(block, (block, thread), offset, |state| {
             state.expected_bytes += u64::from(bytes);
             state.pending.checked_sub(1).map(|pending| state.pending = pending)
         })?;
@@ -214,26 +236,48 @@ impl<'a> World<'a> {
     }
 
     pub fn transfer_copy(&self, block: u32, thread: u32, offset: u32, copy: Copy) -> Checked<()> {
-        if !(copy.from.is_multiple_of(16) && copy.to.is_multiple_of(16) && copy.bytes.is_multiple_of(16)) {
+        let whole = matches!(copy.from, Source::Global(address) if address.is_multiple_of(16));
+        if !(whole && copy.to.is_multiple_of(16) && copy.bytes.is_multiple_of(16)) {
             let detail = format!(
                 "bulk copy of {} bytes to byte {}, expected multiples of 16",
                 copy.bytes, copy.to
             );
             return Err((FaultKind::Misaligned, detail));
         }
-        self.start(block, thread, copy)?;
-        self.with_transfer(block, thread, offset, |state| state.copies.push(copy))
+        self.start(block, (block, thread), copy)?;
+        self.with_transfer(block, (block, thread), offset, |state| state.copies.push(copy))
+    }
+
+    /// Sends 8 bytes to the shared memory of block `owner`, which count on its barrier at `offset`.
+    pub fn transfer_send(
+        &self,
+        owner: u32,
+        (block, thread): (u32, u32),
+        offset: u32,
+        to: u32,
+        data: [u8; 8],
+    ) -> Checked<()> {
+        let message = self.sent.send((block, thread / WARP));
+        let copy = Copy {
+            from: Source::Thread(data, message),
+            to,
+            bytes: 8,
+        };
+        self.start(owner, (block, thread), copy)?;
+        self.with_transfer(owner, (block, thread), offset, |state| state.copies.push(copy))
     }
 
     /// Whether a phase has ended; ends it, with all its copies, if everything has arrived.
     pub fn transfer_passed(&self, block: u32, thread: u32, offset: u32, parity: u32) -> Checked<bool> {
-        if self.with_transfer(block, thread, offset, |state| state.has_passed(parity))? {
-            return Ok(true);
+        let own = (block, thread);
+        if !self.with_transfer(block, own, offset, |state| state.has_passed(parity))? {
+            let Some(copies) = self.with_transfer(block, own, offset, TransferState::complete)? else {
+                return Ok(false);
+            };
+            self.land(block, copies, None)?;
         }
-        let Some(copies) = self.with_transfer(block, thread, offset, TransferState::complete)? else {
-            return Ok(false);
-        };
-        self.land(block, copies, None)?;
+        let known = self.with_transfer(block, own, offset, |state| state.known.clone())?;
+        self.sent.receive(block, thread, &known);
         Ok(true)
     }
 

@@ -4,7 +4,9 @@
 use isonorm_math::Activation;
 use isonorm_math::activation::{Gelu, GeluTanh, HardSwish, LeakyRelu, Pointwise, Relu, Sigmoid, Silu, Tanh};
 
+use super::access::{Access, Data};
 use super::lanes::{Lanes, rotated, unrolled};
+use super::parameters::{Map, Parameters};
 use crate::simt;
 
 /// The activation as a kernel is told it.
@@ -50,6 +52,14 @@ impl Class {
             _ => self == Class::Any,
         }
     }
+
+    /// Tensors that the backward pass reads: x and dy, and where z is needed perhaps a residual.
+    pub(super) const fn tensors(self) -> u32 {
+        match self {
+            Class::Plain => 2,
+            Class::Piecewise | Class::Any => 3,
+        }
+    }
 }
 
 impl From<Activation> for Told {
@@ -80,6 +90,10 @@ pub trait Epilogue {
 
     /// Whether the code is worth being there once, for all parts of a row.
     const LARGE: bool;
+
+    /// Weight and bias as a backward pass has them in registers: where z is not needed there is no bias, and room for more of the
+    /// weight.
+    type Parameters<M: Map, T: Data, A: Access, const V: usize>: Parameters<T, A, V>;
 
     /// f(z), with `told` the same in all threads.
     fn apply<L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V];
@@ -161,6 +175,7 @@ fn slopes<L: Lanes>(z: L, told: Told) -> L {
 impl Epilogue for Plain {
     const CLASS: Class = Class::Plain;
     const LARGE: bool = false;
+    type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 16>;
 
     #[inline(always)]
     fn apply<L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
@@ -176,6 +191,7 @@ impl Epilogue for Plain {
 impl Epilogue for Piecewise {
     const CLASS: Class = Class::Piecewise;
     const LARGE: bool = true;
+    type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 8>;
 
     #[inline(always)]
     fn apply<L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
@@ -199,6 +215,7 @@ impl Epilogue for Piecewise {
 impl Epilogue for Any {
     const CLASS: Class = Class::Any;
     const LARGE: bool = true;
+    type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 8>;
 
     #[inline(always)]
     fn apply<L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {

@@ -1,6 +1,7 @@
-//! Adds up what the teams of a backward pass have summed: the gradients of weight and bias.
+//! Adds up what the blocks of a backward pass have summed: the gradients of weight and bias.
 
 use super::access::Data;
+use super::lanes::unrolled;
 use crate::simt::{self, Shared, WARP};
 
 /// What the kernel is told at launch.
@@ -24,6 +25,9 @@ pub struct Args<T> {
     /// The data's type.
     pub of: core::marker::PhantomData<T>,
 }
+
+/// Parts that a thread reads before it adds them up.
+const AT_ONCE: usize = 8;
 
 /// Bytes of shared memory of a block of `threads` threads.
 pub const fn shared_bytes(threads: u32) -> u32 {
@@ -53,12 +57,20 @@ pub unsafe fn gather<T: Data>(args: &Args<T>) {
     let mut first = u64::from(simt::block_index() / 2) * u64::from(WARP);
     while first < args.columns {
         let column = first + u64::from(simt::lane());
-        let mut sum = 0.0;
-        let mut part = u64::from(simt::warp_index());
+        let (mut sum, mut part) = (0.0, u64::from(simt::warp_index()));
         while part < args.parts && column < args.columns {
-            // SAFETY: the caller's.
-            sum += unsafe { f32::load(parts.wrapping_add((part * args.columns + column) as usize)) };
-            part += u64::from(warps);
+            // All on their way at once.
+            let mut some = [0.0; AT_ONCE];
+            unrolled::<AT_ONCE>(|i| {
+                let part = part + i as u64 * u64::from(warps);
+                if part < args.parts {
+                    let place = parts.wrapping_add((part * args.columns + column) as usize);
+                    // SAFETY: the caller's.
+                    some[i] = unsafe { f32::load(place) };
+                }
+            });
+            unrolled::<AT_ONCE>(|i| sum += some[i]);
+            part += AT_ONCE as u64 * u64::from(warps);
         }
         let place = Shared::<f32>::at(0);
         // SAFETY: a place for each thread.

@@ -10,9 +10,8 @@ use super::long::long;
 use super::parameters::{ByColumn, ByRun, Map, Sharing};
 use super::spread::{Alone, Cluster, Grid, HEAD_BYTES};
 use super::statistics::{Centred, Given, Op, Statistics, Uncentred};
-use super::team::{Block, Lanes, Owner, Owns};
+use super::team::{Block, Blocks, Lanes, Owner, Owns, Team};
 use super::two_sweeps::{self, tile_bytes, two_sweeps};
-use crate::block;
 use crate::simt::WARP;
 
 /// The direction of a kernel.
@@ -43,7 +42,7 @@ pub struct Key {
     pub class: Class,
     /// Whether there may be a residual.
     pub residual: bool,
-    /// Whether the next row is loaded before this one is reduced.
+    /// Whether rows are on their way before they are needed.
     pub ahead: bool,
 }
 
@@ -68,7 +67,7 @@ impl Key {
     /// Threads of a block, at most: the registers are divided for that many.
     pub fn max_threads(&self) -> u32 {
         let small = self.width == Width::Vector && self.class != Class::Any && self.accesses <= 2;
-        let small = small && self.pass == Pass::Forward && !self.is_long();
+        let small = small && self.pass == Pass::Forward && matches!(self.owner, Owner::Lanes(_) | Owner::Block);
         if small { 1024 } else { 512 }
     }
 
@@ -80,17 +79,18 @@ impl Key {
         }
     }
 
-    /// Threads of a team, in blocks of `threads`.
-    pub fn team_threads(&self, threads: u32) -> u32 {
+    /// Threads of a team: of blocks of `threads`, in clusters of `cluster`.
+    pub fn team_threads(&self, threads: u32, cluster: u32) -> u32 {
         match self.owner {
             Owner::Lanes(lanes) => lanes,
+            Owner::Blocks => cluster * threads,
             _ => threads,
         }
     }
 
-    /// Rows that a block of `threads` threads has at a time.
+    /// Rows that a block of `threads` threads has at a time, or its cluster.
     pub fn teams(&self, threads: u32) -> u32 {
-        threads / self.team_threads(threads)
+        threads / self.team_threads(threads, 1)
     }
 
     /// Whether rows may be longer than the registers.
@@ -98,17 +98,31 @@ impl Key {
         matches!(self.owner, Owner::Alone | Owner::Cluster | Owner::Grid)
     }
 
+    /// Slots of shared memory for rows, where they come ahead there and so many of them are behind the one that comes next.
+    pub fn slots(&self, behind: u32) -> Option<u32> {
+        let plain = self.class == Class::Plain;
+        let kept = match (self.pass, self.owner) {
+            _ if !self.ahead || self.is_long() => return None,
+            (Pass::Forward, Owner::Blocks) => 0,
+            (Pass::Forward, _) => return None,
+            // As `lags` has it.
+            (Pass::Backward, Owner::Lanes(_)) => 0,
+            (Pass::Backward, _) => u32::from(plain),
+        };
+        Some(1 + kept + behind)
+    }
+
     /// Elements of a tile of a long row, which a block of `threads` threads has at a time.
     pub fn tile_elements(&self, threads: u32, element_bytes: u32) -> u32 {
         threads * self.accesses * self.access_elements(element_bytes)
     }
 
-    /// Whether the teams of blocks of `threads` threads hold rows of so many elements of `element_bytes`. Vectors have to fill
-    /// the row, and only the last vector of a thread may lie beyond it.
-    pub fn fits(&self, columns: u64, threads: u32, element_bytes: u32) -> bool {
+    /// Whether the teams of blocks of `threads` threads, in clusters of `cluster`, hold rows of so many elements of
+    /// `element_bytes`. Vectors have to fill the row, and only the last vector of a thread may lie beyond it.
+    pub fn fits(&self, columns: u64, (threads, cluster): (u32, u32), element_bytes: u32) -> bool {
         let elements = self.access_elements(element_bytes);
         let accesses = columns.div_ceil(elements.into());
-        let team = u64::from(self.team_threads(threads));
+        let team = u64::from(self.team_threads(threads, cluster));
         let most = team * u64::from(self.accesses);
         let least = match self.width {
             Width::Vector if !columns.is_multiple_of(elements.into()) => return false,
@@ -119,36 +133,49 @@ impl Key {
         block && (self.is_long() || (least.max(1)..=most).contains(&accesses))
     }
 
-    /// Bytes of dynamic shared memory of a block of `threads` threads that keeps so many tiles; 0 of them unless rows are long, and
-    /// [`sweeps_tile_bytes`](Key::sweeps_tile_bytes) each for those of a backward pass.
-    pub fn shared_bytes(&self, threads: u32, kept: u32) -> u32 {
-        let access_bytes = match self.width {
+    /// Bytes that an access takes in shared memory.
+    fn access_bytes(&self) -> u32 {
+        match self.width {
             Width::Vector => Vectors::KEPT_BYTES,
             Width::Element => Elements::KEPT_BYTES,
-        };
-        match self.owner {
-            Owner::Lanes(_) => 0,
-            Owner::Grid if self.pass == Pass::Backward => two_sweeps::HEAD_BYTES,
-            Owner::Block => block::SCRATCH_BYTES,
-            _ => HEAD_BYTES + kept * threads * self.accesses * access_bytes,
         }
+    }
+
+    /// Bytes of dynamic shared memory of a block of `threads` threads that keeps so much: tiles of long rows, or rows that come
+    /// ahead, of a cluster or in a backward pass. Otherwise nothing is kept, and of those of two sweeps this is the head alone, without their
+    /// [`sweeps_tile_bytes`](Key::sweeps_tile_bytes).
+    pub fn shared_bytes(&self, threads: u32, kept: u32) -> u32 {
+        let head = match self.owner {
+            Owner::Lanes(_) => 0,
+            Owner::Block => Block::SHARED_BYTES,
+            Owner::Blocks => Blocks::SHARED_BYTES,
+            Owner::Grid if self.pass == Pass::Backward => two_sweeps::HEAD_BYTES,
+            Owner::Alone | Owner::Cluster | Owner::Grid => HEAD_BYTES,
+        };
+        let of_tensor = self.accesses * self.access_bytes();
+        let of_thread = match (self.pass, self.owner) {
+            _ if self.is_long() => kept * of_tensor,
+            (Pass::Forward, Owner::Blocks) => kept * of_tensor * (1 + u32::from(self.residual)),
+            (Pass::Forward, _) => 0,
+            // The teams of a block add up what they have summed, in the same place.
+            (Pass::Backward, Owner::Lanes(_)) => {
+                let sums = backward::sums_bytes(self.accesses, self.most_access_elements());
+                (kept * of_tensor * self.class.tensors()).max(sums)
+            }
+            (Pass::Backward, _) => kept * of_tensor * self.class.tensors(),
+        };
+        head + threads * of_thread
+    }
+
+    /// Elements of an access, of the smallest type.
+    fn most_access_elements(&self) -> u32 {
+        self.access_elements(2)
     }
 
     /// Bytes of shared memory that a tile of a backward pass in two sweeps takes; with sums where there are gradients by column.
     pub fn sweeps_tile_bytes(&self, threads: u32, element_bytes: u32, has_sums: bool) -> u32 {
         let elements = self.access_elements(element_bytes);
-        let access_bytes = match self.width {
-            Width::Vector => Vectors::KEPT_BYTES,
-            Width::Element => Elements::KEPT_BYTES,
-        };
-        threads
-            * tile_bytes(
-                self.accesses,
-                access_bytes,
-                elements,
-                self.class == Class::Plain,
-                has_sums,
-            )
+        threads * tile_bytes(self.accesses, self.access_bytes(), elements, self.class, has_sums)
     }
 
     /// The name of the entry point in its module.
@@ -162,6 +189,7 @@ impl Key {
             Owner::Lanes(WARP) => "warp".into(),
             Owner::Lanes(lanes) => format!("lanes{lanes}"),
             Owner::Block => "block".into(),
+            Owner::Blocks => "blocks".into(),
             Owner::Alone => "alone".into(),
             Owner::Cluster => "cluster".into(),
             Owner::Grid => "grid".into(),
@@ -174,7 +202,9 @@ impl Key {
     pub fn family(&self) -> String {
         let mut name = String::from(match self.owner {
             Owner::Grid if self.pass == Pass::Backward => "rows_sweeps",
+            Owner::Blocks if self.pass == Pass::Backward => "rows_backward_cluster",
             _ if self.pass == Pass::Backward => "rows_backward",
+            Owner::Blocks => "rows_forward_cluster",
             Owner::Lanes(_) | Owner::Block => "rows_forward",
             Owner::Alone | Owner::Grid => "rows_long",
             Owner::Cluster => "rows_cluster",
@@ -186,6 +216,7 @@ impl Key {
             name += "_runs";
         }
         name += match (self.class, self.owner) {
+            (Class::Plain, Owner::Blocks) => "_plain",
             (Class::Plain, _) if self.is_long() || self.pass == Pass::Backward => "_plain",
             (Class::Plain, Owner::Lanes(_)) if self.accesses <= 2 => "_lanes",
             (Class::Plain, _) => "_block",
@@ -263,7 +294,7 @@ mod tests {
             .into_iter()
             .find(|kernel| kernel.name == "layer_block_v4");
         let key = kernel.unwrap().key;
-        let fitting: Vec<u64> = (0..600).filter(|&columns| key.fits(columns, 32, 4)).collect();
+        let fitting: Vec<u64> = (0..600).filter(|&columns| key.fits(columns, (32, 1), 4)).collect();
         // From 3 vectors a thread on, to 4.
         assert_eq!(fitting, (384..=512).step_by(4).collect::<Vec<_>>());
     }

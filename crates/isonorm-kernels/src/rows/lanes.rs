@@ -41,6 +41,13 @@ pub(super) fn rotated<N: Copy, const V: usize>(array: [N; V]) -> [N; V] {
     next
 }
 
+/// The same numbers, computed here: left to itself, the compiler computes a sum where it is needed next, and until then keeps
+/// in registers what is added.
+#[inline(always)]
+pub(super) fn computed<N: Lanes>(numbers: N) -> N {
+    numbers.map(|number| f32::from_bits(simt::opaque(number.to_bits())))
+}
+
 /// The numbers of one access: one, four or eight.
 pub trait Lanes: Copy {
     /// How many numbers.

@@ -21,9 +21,9 @@ macro_rules! forward_kernels {
             "rows_forward_block" by forward {
                 layer_block_v2_ahead: Centred, Block, Vectors, 2, ByColumn, Plain, false, true;
                 rms_block_v2_ahead: Uncentred, Block, Vectors, 2, ByColumn, Plain, false, true;
-                layer_warp_v4: Centred, Lanes<32>, Vectors, 4, ByColumn, Plain, false, false;
+                layer_warp_v3_ahead: Centred, Lanes<32>, Vectors, 3, ByColumn, Plain, false, true;
                 layer_block_v8: Centred, Block, Vectors, 8, ByColumn, Plain, false, false;
-                rms_warp_v4: Uncentred, Lanes<32>, Vectors, 4, ByColumn, Plain, false, false;
+                rms_warp_v3_ahead: Uncentred, Lanes<32>, Vectors, 3, ByColumn, Plain, false, true;
                 rms_block_v8: Uncentred, Block, Vectors, 8, ByColumn, Plain, false, false;
             }
             "rows_forward_piecewise" by forward {
@@ -65,6 +65,13 @@ macro_rules! forward_kernels {
                 layer_block_v8: Centred, Block, Elements, 8, ByRun, Any, true, false;
                 given_warp_v4: Given, Lanes<32>, Elements, 4, ByRun, Any, true, false;
                 given_block_v8: Given, Block, Elements, 8, ByRun, Any, true, false;
+            }
+            "rows_forward_cluster_plain" by forward {
+                layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByColumn, Plain, false, true;
+                rms_blocks_v4_ahead: Uncentred, Blocks, Vectors, 4, ByColumn, Plain, false, true;
+            }
+            "rows_forward_cluster_runs_plain" by forward {
+                layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByRun, Plain, false, true;
             }
             "rows_long" by long {
                 layer_alone_v2: Centred, Alone, Vectors, 2, ByColumn, Any, true, true;
@@ -115,20 +122,36 @@ macro_rules! backward_kernels {
     ($receive:ident) => {
         $receive! {
             "rows_backward_plain" by backward {
-                layer_lanes8_v1: Centred, Lanes<8>, Vectors, 1, ByColumn, Plain, true, false;
-                layer_lanes16_v1: Centred, Lanes<16>, Vectors, 1, ByColumn, Plain, true, false;
-                layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByColumn, Plain, true, false;
-                layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Plain, true, false;
-                rms_lanes8_v1: Uncentred, Lanes<8>, Vectors, 1, ByColumn, Plain, true, false;
-                rms_lanes16_v1: Uncentred, Lanes<16>, Vectors, 1, ByColumn, Plain, true, false;
-                rms_warp_v1: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Plain, true, false;
-                rms_block_v2: Uncentred, Block, Vectors, 2, ByColumn, Plain, true, false;
+                layer_lanes8_v1_ahead: Centred, Lanes<8>, Vectors, 1, ByColumn, Plain, true, true;
+                layer_lanes16_v1_ahead: Centred, Lanes<16>, Vectors, 1, ByColumn, Plain, true, true;
+                layer_warp_v1_ahead: Centred, Lanes<32>, Vectors, 1, ByColumn, Plain, true, true;
+                layer_warp_v2_ahead: Centred, Lanes<32>, Vectors, 2, ByColumn, Plain, true, true;
+                layer_warp_v3_ahead: Centred, Lanes<32>, Vectors, 3, ByColumn, Plain, true, true;
+                layer_block_v1_ahead: Centred, Block, Vectors, 1, ByColumn, Plain, true, true;
+                layer_block_v2_ahead: Centred, Block, Vectors, 2, ByColumn, Plain, true, true;
+                rms_lanes8_v1_ahead: Uncentred, Lanes<8>, Vectors, 1, ByColumn, Plain, true, true;
+                rms_lanes16_v1_ahead: Uncentred, Lanes<16>, Vectors, 1, ByColumn, Plain, true, true;
+                rms_warp_v1_ahead: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Plain, true, true;
+                rms_warp_v2_ahead: Uncentred, Lanes<32>, Vectors, 2, ByColumn, Plain, true, true;
+                rms_warp_v3_ahead: Uncentred, Lanes<32>, Vectors, 3, ByColumn, Plain, true, true;
+                rms_block_v1_ahead: Uncentred, Block, Vectors, 1, ByColumn, Plain, true, true;
+                rms_block_v2_ahead: Uncentred, Block, Vectors, 2, ByColumn, Plain, true, true;
             }
             "rows_backward" by backward {
-                layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByColumn, Any, true, false;
-                layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Any, true, false;
-                rms_warp_v1: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Any, true, false;
-                rms_block_v2: Uncentred, Block, Vectors, 2, ByColumn, Any, true, false;
+                layer_warp_v1_ahead: Centred, Lanes<32>, Vectors, 1, ByColumn, Any, true, true;
+                layer_block_v1_ahead: Centred, Block, Vectors, 1, ByColumn, Any, true, true;
+                layer_block_v2_ahead: Centred, Block, Vectors, 2, ByColumn, Any, true, true;
+                rms_warp_v1_ahead: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Any, true, true;
+                rms_block_v1_ahead: Uncentred, Block, Vectors, 1, ByColumn, Any, true, true;
+                rms_block_v2_ahead: Uncentred, Block, Vectors, 2, ByColumn, Any, true, true;
+            }
+            "rows_backward_cluster_plain" by backward {
+                layer_blocks_v2_ahead: Centred, Blocks, Vectors, 2, ByColumn, Plain, true, true;
+                rms_blocks_v2_ahead: Uncentred, Blocks, Vectors, 2, ByColumn, Plain, true, true;
+            }
+            "rows_backward_cluster" by backward {
+                layer_blocks_v2_ahead: Centred, Blocks, Vectors, 2, ByColumn, Any, true, true;
+                rms_blocks_v2_ahead: Uncentred, Blocks, Vectors, 2, ByColumn, Any, true, true;
             }
             "rows_backward_elements" by backward {
                 layer_warp_v1: Centred, Lanes<32>, Elements, 1, ByColumn, Any, true, false;

@@ -41,9 +41,9 @@ pub unsafe fn long<T: Data, S: Spec<Team: Spread>, const V: usize>(args: &Args<T
     let walk = Walk::<T, S, V>::new(args, spread.rank(), blocks);
     let step = u64::from(simt::grid_blocks() / blocks);
     let sets = at_least_one(args.affine.sets);
-    let wrapped = |row: u64| (row % NonZero::<u64>::from(sets)) as u32;
+    let set_of = |row| args.affine.set_of::<S::Map>(row);
     let mut row = u64::from(simt::block_index() / blocks);
-    let (mut set, set_step) = (wrapped(row), wrapped(step));
+    let (mut set, set_step) = (set_of(row), set_of(step));
     while row < args.rows {
         // SAFETY: the caller's.
         unsafe {

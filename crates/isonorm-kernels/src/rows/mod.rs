@@ -11,6 +11,7 @@
 //! | [`spread`] | how a long row is spread over blocks |
 //! | [`access`] | how a thread reaches its part of a row |
 //! | [`statistics`] | from a row to what it is normalized with |
+//! | `ring` | rows that come ahead, in shared memory |
 //! | `sums` | what a thread adds up of a long row |
 //! | [`parameters`] | weight and bias of a row |
 //! | [`epilogue`] | activations |
@@ -28,6 +29,7 @@ mod lanes;
 pub(crate) mod list;
 pub mod long;
 pub mod parameters;
+pub mod ring;
 pub mod spread;
 pub mod statistics;
 mod sums;

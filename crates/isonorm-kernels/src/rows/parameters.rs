@@ -41,6 +41,18 @@ impl Affine {
         size_of::<T>() < 4 && self.as_data != 0
     }
 
+    /// The set of a row.
+    #[inline(always)]
+    pub(super) fn set_of<M: Map>(&self, row: u64) -> u32 {
+        let sets = at_least_one(self.sets);
+        // A division of 64 bits takes as long as a short row.
+        match u32::try_from(row) {
+            _ if matches!(M::SHARING, Sharing::ByColumn) => 0,
+            Ok(row) => row % sets,
+            Err(_) => (row % NonZero::<u64>::from(sets)) as u32,
+        }
+    }
+
     /// One parameter as a number.
     ///
     /// # Safety
@@ -65,9 +77,6 @@ pub(super) fn at_least_one(number: u32) -> NonZero<u32> {
     NonZero::new(number).unwrap_or(NonZero::<u32>::MIN)
 }
 
-/// The numbers of each kind that a thread keeps from row to row, at most; more are read again for each row.
-const KEPT: u32 = 8;
-
 /// Which parameter belongs to an element, as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sharing {
@@ -82,8 +91,9 @@ pub trait Map {
     /// Which one.
     const SHARING: Sharing;
 
-    /// A thread's share of the parameters.
-    type Of<T: Data, A: Access, const V: usize>: Parameters<T, A, V>;
+    /// A thread's share of the parameters. Those of columns are kept from row to row if they are not more than `KEPT` numbers of
+    /// each kind; more are read again for each row.
+    type Of<T: Data, A: Access, const V: usize, const KEPT: u32>: Parameters<T, A, V>;
 
     /// What finds the parameter of a column.
     type Lookup: Copy;
@@ -115,7 +125,7 @@ pub struct ByRun;
 
 impl Map for ByColumn {
     const SHARING: Sharing = Sharing::ByColumn;
-    type Of<T: Data, A: Access, const V: usize> = Columns<T, A, V>;
+    type Of<T: Data, A: Access, const V: usize, const KEPT: u32> = Columns<T, A, V, KEPT>;
     type Lookup = ();
 
     #[inline(always)]
@@ -135,7 +145,7 @@ impl Map for ByColumn {
 
 impl Map for ByRun {
     const SHARING: Sharing = Sharing::ByRun;
-    type Of<T: Data, A: Access, const V: usize> = Runs<V>;
+    type Of<T: Data, A: Access, const V: usize, const KEPT: u32> = Runs<V>;
     type Lookup = RunOf;
 
     #[inline(always)]
@@ -188,24 +198,33 @@ pub trait Parameters<T: Data, A: Access, const V: usize>: Copy {
     #[doc(hidden)]
     #[allow(private_interfaces)]
     unsafe fn at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> [A::Numbers<T>; 2];
+
+    /// The weight alone.
+    ///
+    /// # Safety
+    ///
+    /// See [`Affine`].
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    unsafe fn weight_at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> A::Numbers<T>;
 }
 
 /// See [`ByColumn`].
-pub struct Columns<T: Data, A: Access, const V: usize> {
+pub struct Columns<T: Data, A: Access, const V: usize, const KEPT: u32> {
     weight: [A::Numbers<T>; V],
     bias: [A::Numbers<T>; V],
 }
 
-impl<T: Data, A: Access, const V: usize> Clone for Columns<T, A, V> {
+impl<T: Data, A: Access, const V: usize, const KEPT: u32> Clone for Columns<T, A, V, KEPT> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T: Data, A: Access, const V: usize> Copy for Columns<T, A, V> {}
+impl<T: Data, A: Access, const V: usize, const KEPT: u32> Copy for Columns<T, A, V, KEPT> {}
 
-impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Columns<T, A, V> {
+impl<T: Data, A: Access, const V: usize, const KEPT: u32> Parameters<T, A, V> for Columns<T, A, V, KEPT> {
     const READS: bool = V as u32 * width::<T, A>() > KEPT;
 
     #[inline(always)]
@@ -247,25 +266,48 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Columns<T, A, V
             [self.weight[v], self.bias[v]]
         }
     }
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    unsafe fn weight_at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> A::Numbers<T> {
+        if Self::READS {
+            // SAFETY: the caller's.
+            unsafe { read_one::<T, A, NARROW>(affine.weight, 1.0, span.start(v).into()) }
+        } else {
+            self.weight[v]
+        }
+    }
 }
 
 /// Weight and bias from `column` on: 1 and 0 where there are none.
 #[inline(always)]
 unsafe fn read<T: Data, A: Access, const NARROW: bool>(affine: &Affine, column: u64) -> [A::Numbers<T>; 2] {
-    let one = |base: *const u8, otherwise: f32| {
-        if base.is_null() {
-            return A::Numbers::<T>::splat(otherwise);
+    // SAFETY: the caller's.
+    unsafe {
+        [
+            read_one::<T, A, NARROW>(affine.weight, 1.0, column),
+            read_one::<T, A, NARROW>(affine.bias, 0.0, column),
+        ]
+    }
+}
+
+#[inline(always)]
+unsafe fn read_one<T: Data, A: Access, const NARROW: bool>(
+    base: *const u8,
+    otherwise: f32,
+    column: u64,
+) -> A::Numbers<T> {
+    if base.is_null() {
+        return A::Numbers::<T>::splat(otherwise);
+    }
+    // SAFETY: the caller's: a number for each column, in the type that `affine` says.
+    unsafe {
+        if NARROW {
+            A::unpack::<T>(A::load_keep(base.cast::<T>().wrapping_add(column as usize)))
+        } else {
+            A::Numbers::<T>::load_keep(base.cast::<f32>().wrapping_add(column as usize))
         }
-        // SAFETY: the caller's: a number for each column, in the type that `affine` says.
-        unsafe {
-            if NARROW {
-                A::unpack::<T>(A::load_keep(base.cast::<T>().wrapping_add(column as usize)))
-            } else {
-                A::Numbers::<T>::load_keep(base.cast::<f32>().wrapping_add(column as usize))
-            }
-        }
-    };
-    [one(affine.weight, 1.0), one(affine.bias, 0.0)]
+    }
 }
 
 /// Which run a column lies in.
@@ -360,6 +402,12 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Runs<V> {
             A::Numbers::<T>::splat(self.weight[v]),
             A::Numbers::<T>::splat(self.bias[v]),
         ]
+    }
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    unsafe fn weight_at<const NARROW: bool>(&self, _affine: &Affine, _span: Span, v: usize) -> A::Numbers<T> {
+        A::Numbers::<T>::splat(self.weight[v])
     }
 }
 

@@ -1,6 +1,9 @@
-//! The threads that own a row: some lanes of a warp, or a block.
+//! The threads that own a row, and hold it: some lanes of a warp, a block, or the blocks of a cluster.
 
+use super::access::{Access, Data};
+use super::parameters::{Map, Parameters, at_least_one};
 use crate::block::{self, Scratch};
+use crate::cluster;
 use crate::simt::{self, WARP};
 use crate::warp;
 
@@ -11,9 +14,11 @@ pub enum Owner {
     Lanes(u32),
     /// A block.
     Block,
+    /// The blocks of a cluster, which hold the row.
+    Blocks,
     /// A block that does not hold the row.
     Alone,
-    /// The blocks of a cluster.
+    /// The blocks of a cluster that do not hold the row.
     Cluster,
     /// Blocks of the grid.
     Grid,
@@ -29,6 +34,13 @@ pub trait Owns {
 pub trait Team: Owns + Sized {
     /// Bytes of dynamic shared memory of a block, for the sums.
     const SHARED_BYTES: u32;
+
+    /// Whether rows that come ahead in a forward pass come to shared memory, not to registers.
+    const RING: bool;
+
+    /// Weight and bias as a forward pass has them in registers: up to 8 of each beside the next row, 16 where that has its place in
+    /// shared memory and no other block of the multiprocessor reads the same.
+    type Parameters<M: Map, T: Data, A: Access, const V: usize>: Parameters<T, A, V>;
 
     /// The team of this thread.
     fn new() -> Self;
@@ -52,7 +64,20 @@ pub trait Team: Owns + Sized {
     fn sum(&mut self, value: f32) -> f32;
 
     /// The sums of two values over the team; valid in all its threads, with the same bits.
-    fn sum_pair(&mut self, pair: [f32; 2]) -> [f32; 2];
+    #[inline(always)]
+    fn sum_pair(&mut self, pair: [f32; 2]) -> [f32; 2] {
+        let sums = self.begin_sum_pair(pair);
+        self.end_sum_pair(sums)
+    }
+
+    /// Sums that have begun.
+    type SumPair: Copy;
+
+    /// Begins to add up two values; until that ends, one more sum may begin.
+    fn begin_sum_pair(&mut self, pair: [f32; 2]) -> Self::SumPair;
+
+    /// As [`sum_pair`](Team::sum_pair).
+    fn end_sum_pair(&mut self, sums: Self::SumPair) -> [f32; 2];
 
     /// Whether something that all threads of a team agree about holds for any of the teams that go from row to row together;
     /// valid in all their threads.
@@ -68,6 +93,8 @@ impl<const LANES: u32> Owns for Lanes<LANES> {
 
 impl<const LANES: u32> Team for Lanes<LANES> {
     const SHARED_BYTES: u32 = 0;
+    const RING: bool = false;
+    type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 8>;
 
     #[inline(always)]
     fn new() -> Self {
@@ -105,9 +132,16 @@ impl<const LANES: u32> Team for Lanes<LANES> {
         warp::sum_of_lanes::<LANES>(value)
     }
 
+    type SumPair = [f32; 2];
+
     #[inline(always)]
-    fn sum_pair(&mut self, [first, second]: [f32; 2]) -> [f32; 2] {
+    fn begin_sum_pair(&mut self, [first, second]: [f32; 2]) -> [f32; 2] {
         [self.sum(first), self.sum(second)]
+    }
+
+    #[inline(always)]
+    fn end_sum_pair(&mut self, sums: [f32; 2]) -> [f32; 2] {
+        sums
     }
 
     #[inline(always)]
@@ -127,6 +161,8 @@ impl Owns for Block {
 
 impl Team for Block {
     const SHARED_BYTES: u32 = block::SCRATCH_BYTES;
+    const RING: bool = false;
+    type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 8>;
 
     #[inline(always)]
     fn new() -> Self {
@@ -165,9 +201,95 @@ impl Team for Block {
         block::sum(value, &mut self.scratch)
     }
 
+    type SumPair = block::SumPair;
+
     #[inline(always)]
-    fn sum_pair(&mut self, pair: [f32; 2]) -> [f32; 2] {
-        block::sum_pair(pair, &mut self.scratch)
+    fn begin_sum_pair(&mut self, pair: [f32; 2]) -> block::SumPair {
+        block::begin_sum_pair(pair, &mut self.scratch)
+    }
+
+    #[inline(always)]
+    fn end_sum_pair(&mut self, sums: block::SumPair) -> [f32; 2] {
+        block::end_sum_pair(sums)
+    }
+
+    #[inline(always)]
+    fn any(&self, of_team: bool) -> bool {
+        of_team
+    }
+}
+
+/// The blocks of a cluster (compute capability 9.0).
+pub struct Blocks {
+    scratch: cluster::Scratch,
+}
+
+impl Blocks {
+    /// Which cluster of the grid this is, and how many there are.
+    #[inline(always)]
+    fn cluster() -> (u32, u32) {
+        let blocks = at_least_one(simt::cluster_blocks());
+        (simt::block_index() / blocks, simt::grid_blocks() / blocks)
+    }
+}
+
+impl Owns for Blocks {
+    const OWNER: Owner = Owner::Blocks;
+}
+
+impl Team for Blocks {
+    const SHARED_BYTES: u32 = cluster::SCRATCH_BYTES;
+    const RING: bool = true;
+    type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 16>;
+
+    #[inline(always)]
+    fn new() -> Self {
+        Self {
+            scratch: cluster::Scratch::at_start(),
+        }
+    }
+
+    #[inline(always)]
+    fn threads(&self) -> u32 {
+        simt::cluster_blocks() * simt::block_threads()
+    }
+
+    #[inline(always)]
+    fn rank(&self) -> u32 {
+        simt::cluster_rank() * simt::block_threads() + simt::thread_index()
+    }
+
+    #[inline(always)]
+    fn first_row(&self) -> u64 {
+        Self::cluster().0.into()
+    }
+
+    #[inline(always)]
+    fn own_row(&self) -> u32 {
+        0
+    }
+
+    #[inline(always)]
+    fn row_step(&self) -> u64 {
+        Self::cluster().1.into()
+    }
+
+    #[inline(always)]
+    fn sum(&mut self, value: f32) -> f32 {
+        let [sum, _] = self.sum_pair([value, 0.0]);
+        sum
+    }
+
+    type SumPair = cluster::SumPair;
+
+    #[inline(always)]
+    fn begin_sum_pair(&mut self, pair: [f32; 2]) -> cluster::SumPair {
+        cluster::begin_sum_pair(pair, &mut self.scratch)
+    }
+
+    #[inline(always)]
+    fn end_sum_pair(&mut self, sums: cluster::SumPair) -> [f32; 2] {
+        cluster::end_sum_pair(sums)
     }
 
     #[inline(always)]

@@ -3,9 +3,11 @@
 use isonorm_kernels::interpreter::{Buffers, Launch};
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::backward::Args;
-use isonorm_kernels::rows::key::Kernel;
+use isonorm_kernels::rows::key::{Kernel, Key};
 use isonorm_kernels::rows::parameters::Affine;
+use isonorm_kernels::rows::ring::MOST_BEHIND;
 use isonorm_kernels::rows::statistics::Op;
+use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::rows::{Data, gather};
 use isonorm_math::Activation;
 
@@ -13,6 +15,9 @@ const EPS: f64 = 1e-5;
 pub struct Case<T> {
     pub kernel: Kernel<Args<T>>,
     pub threads: u32,
+    pub cluster: u32,
+    /// Rows that come ahead.
+    pub slots: u32,
     pub rows: usize,
     pub columns: usize,
     pub residual: bool,
@@ -21,6 +26,11 @@ pub struct Case<T> {
     pub activation: Activation,
     pub in_place: bool,
     pub seed: u64,
+}
+
+/// Blocks of a cluster, where clusters own rows.
+pub fn cluster(key: &Key) -> u32 {
+    if key.owner == Owner::Blocks { 2 } else { 1 }
 }
 
 /// Numbers that start at an address aligned to 16 bytes, after `lead` of them.
@@ -52,6 +62,8 @@ impl<T: Data> Case<T> {
         Self {
             kernel,
             threads,
+            cluster: cluster(&kernel.key),
+            slots: kernel.key.slots(columns as u32 % (MOST_BEHIND + 1)).unwrap_or(0),
             rows: 7,
             columns,
             residual: false,
@@ -125,7 +137,7 @@ pub struct Output<T> {
 pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
     let poison = T::from_acc(f32::NAN);
     let key = &case.kernel.key;
-    assert!(key.fits(case.columns as u64, case.threads, size_of::<T>() as u32));
+    assert!(key.fits(case.columns as u64, (case.threads, case.cluster), size_of::<T>() as u32));
     let elements = case.rows * case.columns;
     let mut output = Output {
         dx: Tensor::new(elements, case.lead(), || poison),
@@ -136,8 +148,8 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         output.dx.get_mut().copy_from_slice(input.dy.get());
         output.dresidual.get_mut().copy_from_slice(input.x.get());
     }
-    let teams = (case.rows as u32).div_ceil(key.teams(case.threads)).min(2) * key.teams(case.threads);
-    let mut parts = [0, 1].map(|_| Tensor::new(teams as usize * case.columns, 0, || f32::NAN));
+    let parts_of_grid = (case.rows as u32).div_ceil(key.teams(case.threads)).min(2);
+    let mut parts = [0, 1].map(|_| Tensor::new(parts_of_grid as usize * case.columns, 0, || f32::NAN));
     let [weight_parts, bias_parts] = &mut parts;
     let mut buffers = Buffers::new();
     let dx = buffers.writable("dx", output.dx.get_mut());
@@ -193,20 +205,22 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         dx_stride: stride,
         dresidual_stride: stride,
         activation: case.activation.into(),
+        slots: case.slots,
     };
-    let launch = Launch::new(teams / key.teams(case.threads), case.threads)
-        .shared_bytes(key.shared_bytes(case.threads, 0))
+    let launch = Launch::new(parts_of_grid * case.cluster, case.threads)
+        .cluster(case.cluster)
+        .shared_bytes(key.shared_bytes(case.threads, case.slots))
         .seed(case.seed);
     // SAFETY: the interpreter checks every access.
     let report = launch.run(&buffers, || unsafe { (case.kernel.run)(&args) });
     report.unwrap_or_else(|fault| panic!("{}: {fault}", case.kernel.name));
     drop(buffers);
-    add_up(case, teams, &parts, &mut output.gradients);
+    add_up(case, parts_of_grid, &parts, &mut output.gradients);
     output
 }
 
 /// The second kernel.
-fn add_up<T: Data>(case: &Case<T>, teams: u32, parts: &[Tensor<f32>; 2], gradients: &mut [Vec<f32>; 2]) {
+fn add_up<T: Data>(case: &Case<T>, count: u32, parts: &[Tensor<f32>; 2], gradients: &mut [Vec<f32>; 2]) {
     let [dweight, dbias] = gradients;
     let mut buffers = Buffers::new();
     let args = gather::Args::<T> {
@@ -214,7 +228,7 @@ fn add_up<T: Data>(case: &Case<T>, teams: u32, parts: &[Tensor<f32>; 2], gradien
         parts_of_bias: buffers.read_only("parts of bias", parts[1].get()),
         dweight: buffers.writable("dweight", dweight).cast(),
         dbias: buffers.writable("dbias", dbias).cast(),
-        parts: teams.into(),
+        parts: count.into(),
         columns: case.columns as u64,
         as_data: 0,
         of: std::marker::PhantomData,

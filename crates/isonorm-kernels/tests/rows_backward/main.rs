@@ -10,11 +10,12 @@ use isonorm_kernels::rows::key::{Kernel, backward_kernels};
 use isonorm_kernels::rows::team::Owner;
 use isonorm_math::{Activation, Bf16, F16};
 
-use case::{Case, input, run};
+use case::{Case, cluster, input, run};
 use expect::{F32_UNIT, check};
 
 fn lengths<T: Data>(kernel: &Kernel<Args<T>>, threads: u32) -> Vec<usize> {
-    let fits = |columns: &usize| kernel.key.fits(*columns as u64, threads, size_of::<T>() as u32);
+    let shape = (threads, cluster(&kernel.key));
+    let fits = |columns: &usize| kernel.key.fits(*columns as u64, shape, size_of::<T>() as u32);
     let fitting: Vec<usize> = (1..20_000).filter(fits).collect();
     let mut some = vec![fitting[0], fitting[fitting.len() / 2], fitting[fitting.len() - 1]];
     some.dedup();
@@ -23,7 +24,7 @@ fn lengths<T: Data>(kernel: &Kernel<Args<T>>, threads: u32) -> Vec<usize> {
 
 fn every_kernel<T: Data>(unit: f64) {
     for kernel in backward_kernels::<T>() {
-        let threads: &[u32] = if kernel.key.owner == Owner::Block {
+        let threads: &[u32] = if matches!(kernel.key.owner, Owner::Block | Owner::Blocks) {
             &[32, 160]
         } else {
             &[64]

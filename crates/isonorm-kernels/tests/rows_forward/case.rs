@@ -6,6 +6,7 @@ use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::forward::Args;
 use isonorm_kernels::rows::key::Kernel;
 use isonorm_kernels::rows::parameters::{Affine, Sharing};
+use isonorm_kernels::rows::ring::MOST_BEHIND;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_math::Activation;
 
@@ -43,7 +44,7 @@ pub struct Case<T> {
     pub activation: Activation,
     /// y, and the stream, replace what they are computed from.
     pub in_place: bool,
-    /// Blocks that share a row, and tiles that each keeps; only where rows are long.
+    /// Blocks that share a row, and tiles that each keeps of long rows, or rows that come ahead.
     pub blocks: u32,
     pub kept: u32,
     pub seed: u64,
@@ -84,6 +85,7 @@ fn copied<T: Copy + Default>(from: &Aligned<T>) -> Aligned<T> {
 impl<T: Data> Case<T> {
     pub fn new(kernel: Kernel<Args<T>>, threads: u32, columns: usize) -> Self {
         let by_run = kernel.key.sharing == Sharing::ByRun;
+        let blocks = if kernel.key.owner == Owner::Blocks { 2 } else { 1 };
         Self {
             kernel,
             threads,
@@ -99,8 +101,8 @@ impl<T: Data> Case<T> {
             residual: Residual::Absent,
             activation: Activation::Identity,
             in_place: false,
-            blocks: 1,
-            kept: 0,
+            blocks,
+            kept: kernel.key.slots(columns as u32 % (MOST_BEHIND + 1)).unwrap_or(0),
             seed: columns as u64,
         }
     }
@@ -131,7 +133,7 @@ impl<T: Data> Case<T> {
         if self.kernel.key.is_long() {
             return 2 * self.blocks;
         }
-        (self.rows as u32).div_ceil(self.kernel.key.teams(self.threads)).min(2)
+        self.blocks * (self.rows as u32).div_ceil(self.kernel.key.teams(self.threads)).min(2)
     }
 
     /// Whether its rows may be accessed as the kernel does.
@@ -140,7 +142,9 @@ impl<T: Data> Case<T> {
         let lanes = 16 / bytes;
         let aligned = self.lead.is_multiple_of(lanes) && self.stride().is_multiple_of(lanes);
         let whole_runs = !self.by_run() || self.run.is_multiple_of(lanes);
-        self.kernel.key.fits(self.columns as u64, self.threads, bytes as u32)
+        self.kernel
+            .key
+            .fits(self.columns as u64, (self.threads, self.blocks), bytes as u32)
             && (self.kernel.key.width == Width::Element || (aligned && whole_runs))
     }
 }
@@ -279,7 +283,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         .shared_bytes(key.shared_bytes(case.threads, case.kept))
         .seed(case.seed);
     launch = match key.owner {
-        Owner::Cluster => launch.cluster(case.blocks),
+        Owner::Cluster | Owner::Blocks => launch.cluster(case.blocks),
         Owner::Grid => launch.resident(),
         _ => launch,
     };

@@ -37,8 +37,9 @@ fn named<T: Rounding>(family: &str, name: &str) -> Kernel<Args<T>> {
 /// Row lengths at the ends of what a kernel holds.
 fn lengths<T: Rounding>(kernel: &Kernel<Args<T>>, threads: u32) -> Vec<usize> {
     let bytes = size_of::<T>() as u32;
+    let shape = (threads, Case::new(*kernel, threads, 1).blocks);
     let fitting: Vec<usize> = (1..40_000)
-        .filter(|&columns| kernel.key.fits(columns, threads, bytes))
+        .filter(|&columns| kernel.key.fits(columns, shape, bytes))
         .map(|columns| columns as usize)
         .collect();
     let mut some = vec![fitting[0], fitting[fitting.len() / 2], fitting[fitting.len() - 1]];
@@ -317,7 +318,7 @@ fn traffic_is_what_has_to_be() {
         (case.weight, case.bias) = (false, false);
         let report = run(&case, &input(&case, |random| random.f32())).report;
         let tensor = (4 * case.rows * columns) as u64;
-        let threads = case.rows as u64 * u64::from(kernel.key.team_threads(64));
+        let threads = case.rows as u64 * u64::from(kernel.key.team_threads(64, case.blocks));
         let extra = match kernel.key.op {
             Op::Layer => 4 * threads,
             Op::Rms => 0,

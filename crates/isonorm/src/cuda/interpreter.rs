@@ -24,6 +24,7 @@ impl Interpreter {
     pub fn new(properties: GpuProperties) -> Interpreter {
         let properties = GpuProperties {
             sms: properties.sms.min(MOST_SMS),
+            cluster_sms: properties.cluster_sms.min(MOST_SMS),
             ..properties
         };
         Interpreter {

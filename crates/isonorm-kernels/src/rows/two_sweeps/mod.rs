@@ -111,8 +111,8 @@ pub const SECOND: u32 = 2;
 
 /// Bytes of shared memory that a tile takes for each thread: of `accesses` of `access_bytes`, for each tensor and twice, as the next
 /// row is on its way; and two sums for each element, where there are gradients by column.
-pub const fn tile_bytes(accesses: u32, access_bytes: u32, access_elements: u32, is_plain: bool, has_sums: bool) -> u32 {
-    let tensors = if is_plain { 2 } else { 3 };
+pub const fn tile_bytes(accesses: u32, access_bytes: u32, access_elements: u32, class: Class, has_sums: bool) -> u32 {
+    let tensors = class.tensors();
     let sums = if has_sums { 2 * access_elements * 4 } else { 0 };
     accesses * (2 * tensors * access_bytes + sums)
 }

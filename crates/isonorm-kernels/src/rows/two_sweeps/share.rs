@@ -49,11 +49,7 @@ pub(super) type Numbers<T, S> = <<S as Spec>::Access as Access>::Numbers<T>;
 impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
     pub(super) const BY_COLUMN: bool = matches!(S::Map::SHARING, Sharing::ByColumn);
     /// Tensors that are kept.
-    const TENSORS: u32 = if matches!(S::Epilogue::CLASS, Class::Plain) {
-        2
-    } else {
-        3
-    };
+    const TENSORS: u32 = S::Epilogue::CLASS.tensors();
 
     #[inline(always)]
     pub(super) fn new(args: &'a Args<T>) -> Self {
@@ -114,11 +110,7 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
         if row >= args.rows || run >= args.runs() {
             return None;
         }
-        let set = match u32::try_from(row) {
-            _ if Self::BY_COLUMN => 0,
-            Ok(row) => row % at_least_one(args.affine.sets),
-            Err(_) => (row % NonZero::<u64>::from(at_least_one(args.affine.sets))) as u32,
-        };
+        let set = args.affine.set_of::<S::Map>(row);
         let start = (u64::from(self.part) * args.part).min(args.run);
         let column = u64::from(run) * args.run + start;
         Some(Stretch {

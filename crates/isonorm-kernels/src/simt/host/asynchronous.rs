@@ -3,16 +3,16 @@
 
 use std::panic::Location;
 
-use crate::interpreter::world::Copy;
+use crate::interpreter::world::{Copy, Source};
 use crate::interpreter::{Request, current};
-use crate::simt::{Shared, Transfer};
+use crate::simt::{Shared, Transfer, Word};
 
 /// Starts a copy of 16 bytes from global to shared memory, part of the thread's next group.
 #[track_caller]
 pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
     let running = current();
     let copy = Copy {
-        from: from.addr(),
+        from: Source::Global(from.addr()),
         to: to.byte_offset(),
         bytes: 16,
     };
@@ -60,7 +60,7 @@ pub unsafe fn transfer_expect(transfer: Transfer, bytes: u32) {
 pub unsafe fn transfer_copy<T>(to: Shared<T>, from: *const u32, bytes: u32, transfer: Transfer) {
     let (running, offset) = (current(), transfer.byte_offset());
     let copy = Copy {
-        from: from.addr(),
+        from: Source::Global(from.addr()),
         to: to.byte_offset(),
         bytes,
     };
@@ -68,6 +68,22 @@ pub unsafe fn transfer_copy<T>(to: Shared<T>, from: *const u32, bytes: u32, tran
         .world()
         .transfer_copy(running.block, running.thread, offset, copy);
     running.expect(result, Location::caller());
+}
+
+/// Sends two values to the shared memory of block `rank` of the cluster; their 8 bytes count on that block's `transfer`.
+#[track_caller]
+pub unsafe fn peer_send<T: Word>(to: Shared<T>, rank: u32, values: [T; 2], transfer: Transfer) {
+    let (running, place) = (current(), Location::caller());
+    let owner = running.expect(running.world().peer(running.block, rank), place);
+    let [first, second] = values.map(|value| value.to_word().to_ne_bytes());
+    let mut data = [0; 8];
+    data[..4].copy_from_slice(&first);
+    data[4..].copy_from_slice(&second);
+    let sender = (running.block, running.thread);
+    let result = running
+        .world()
+        .transfer_send(owner, sender, transfer.byte_offset(), to.byte_offset(), data);
+    running.expect(result, place);
 }
 
 /// Waits for the end of the phase whose number is even (`parity` 0) or odd (1).

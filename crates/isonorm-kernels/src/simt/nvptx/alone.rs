@@ -17,7 +17,7 @@ pub(super) fn address<T>(place: Shared<T>) -> u32 {
 
 /// The address of `place` in the shared memory of block `rank` of the cluster.
 #[inline(always)]
-fn peer_address<T>(place: Shared<T>, rank: u32) -> u32 {
+pub(super) fn peer_address<T>(place: Shared<T>, rank: u32) -> u32 {
     let mapped: u32;
     // SAFETY: computes an address.
     unsafe {

@@ -2,8 +2,8 @@
 
 use core::arch::asm;
 
-use super::alone::address;
-use crate::simt::{Shared, Transfer};
+use super::alone::{address, peer_address};
+use crate::simt::{Shared, Transfer, Word};
 
 /// Starts a copy of 16 bytes from global to shared memory, part of the thread's next group.
 ///
@@ -78,6 +78,24 @@ pub unsafe fn transfer_copy<T>(to: Shared<T>, from: *const u32, bytes: u32, tran
     }
 }
 
+/// Sends two values to the shared memory of block `rank` of the cluster; their 8 bytes count on that block's `transfer` (compute
+/// capability 9.0). Nothing that this thread did before is seen earlier for it.
+///
+/// # Safety
+///
+/// Both places exist, aligned to 8 bytes, and `transfer` was prepared there before a barrier of the cluster; nothing uses `to`
+/// before [`transfer_wait`], until which that block runs.
+#[inline(always)]
+pub unsafe fn peer_send<T: Word>(to: Shared<T>, rank: u32, values: [T; 2], transfer: Transfer) {
+    let [first, second] = values;
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.u32 [{}], {{{}, {}}}, [{}];",
+            in(reg32) peer_address(to, rank), in(reg32) first.to_word(), in(reg32) second.to_word(),
+            in(reg32) peer_address(transfer, rank), options(nostack, preserves_flags));
+    }
+}
+
 /// Waits for the end of the phase whose number is even (`parity` 0) or odd (1).
 ///
 /// # Safety
@@ -89,7 +107,7 @@ pub unsafe fn transfer_wait(transfer: Transfer, parity: u32) {
         let done: u32;
         // SAFETY: the caller's.
         unsafe {
-            asm!("{{", ".reg .pred p;", "mbarrier.try_wait.parity.shared::cta.b64 p, [{1}], {2};",
+            asm!("{{", ".reg .pred p;", "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [{1}], {2};",
                 "selp.u32 {0}, 1, 0, p;", "}}", out(reg32) done, in(reg32) address(transfer), in(reg32) parity,
                 options(nostack, preserves_flags));
         }

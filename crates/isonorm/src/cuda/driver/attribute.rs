@@ -2,9 +2,11 @@ use std::ffi::CStr;
 
 use cudarc::driver::sys::CUdevice_attribute_enum as Attribute;
 
-use super::Context;
+use isonorm_kernels::modules::OCCUPANCY;
+
+use super::{Context, LoadedModule};
 use crate::plan::gpu::copy_speed;
-use crate::{GpuProperties, Result};
+use crate::{DType, GpuProperties, Kernel, Result};
 
 /// Bytes a second of a memory that nothing is known of: of the order of every GPU that the kernels run on.
 const UNKNOWN_PEAK: f64 = 1e12;
@@ -23,17 +25,40 @@ pub(crate) fn properties(context: &Context) -> Result<GpuProperties> {
     };
     let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    let compute_capability = 10 * major + minor;
+    let shared_bytes_per_block = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
     Ok(GpuProperties {
         name: name.into(),
-        compute_capability: 10 * major + minor,
+        compute_capability,
+        cluster_sms: match compute_capability < OCCUPANCY.compute_capability {
+            true => 0,
+            false => cluster_sms(context, shared_bytes_per_block)?,
+        },
         sms: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         threads_per_sm: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
         shared_bytes_per_sm: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
-        shared_bytes_per_block: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        shared_bytes_per_block,
         l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
         memory_bytes: total_memory(context)?,
         copy_bytes_per_second: known.map_or(copy_speed(peak), |(_, known)| known.copy_bytes_per_second),
     })
+}
+
+/// Multiprocessors that run clusters of eight at once, of a kernel whose blocks take all shared memory.
+fn cluster_sms(context: &Context, shared_bytes: u32) -> Result<u32> {
+    let kernel = Kernel {
+        family: OCCUPANCY.family,
+        dtype: DType::F32,
+        entry: "nothing",
+        grid: 8,
+        block: 32,
+        cluster: 8,
+        shared_bytes,
+        resident: false,
+    };
+    let module = LoadedModule::load(context, OCCUPANCY.family, OCCUPANCY.ptx)?;
+    let clusters = module.function(context, &kernel)?.resident_clusters(context, &kernel)?;
+    Ok(clusters * kernel.cluster)
 }
 
 fn attribute(context: &Context, which: Attribute) -> Result<u32> {

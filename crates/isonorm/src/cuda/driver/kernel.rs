@@ -1,10 +1,10 @@
 use std::ffi::{CString, c_int, c_void};
-use std::ptr;
+use std::{ptr, slice};
 
 use cudarc::driver::sys::{
     CUfunction, CUfunction_attribute_enum as FunctionAttribute, CUjit_option_enum as JitOption, CUlaunchAttribute,
     CUlaunchAttributeID_enum as LaunchAttribute, CUlaunchAttributeValue, CUlaunchAttributeValue_union__bindgen_ty_1,
-    CUlaunchConfig, CUmodule,
+    CUlaunchConfig, CUmodule, CUstream,
 };
 
 use super::{Context, RawStream};
@@ -126,6 +126,22 @@ const ALL_AT_ONCE: CUlaunchAttribute = CUlaunchAttribute {
     value: CUlaunchAttributeValue { cooperative: 1 },
 };
 
+/// A launch with some attributes, which have to outlive it.
+fn config(kernel: &Kernel, stream: CUstream, attributes: &mut [CUlaunchAttribute]) -> CUlaunchConfig {
+    CUlaunchConfig {
+        gridDimX: kernel.grid,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: kernel.block,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: kernel.shared_bytes,
+        hStream: stream,
+        attrs: attributes.as_mut_ptr(),
+        numAttrs: attributes.len() as u32,
+    }
+}
+
 impl Function {
     /// Blocks that a multiprocessor holds at once.
     pub(crate) fn resident_blocks(self, context: &Context, kernel: &Kernel) -> Result<u32> {
@@ -146,6 +162,18 @@ impl Function {
         Ok(blocks.max(0) as u32)
     }
 
+    /// Clusters that the GPU holds at once.
+    pub(crate) fn resident_clusters(self, context: &Context, kernel: &Kernel) -> Result<u32> {
+        let _bound = context.bind()?;
+        let mut size = cluster(kernel.cluster);
+        let config = config(kernel, ptr::null_mut(), slice::from_mut(&mut size));
+        let mut clusters = 0;
+        // SAFETY: it writes one number; the function is loaded, and the attribute outlives the call.
+        let code = unsafe { (context.driver.cuOccupancyMaxActiveClusters)(&mut clusters, self.0, &config) };
+        context.driver.check("cuOccupancyMaxActiveClusters", code)?;
+        Ok(clusters.max(0) as u32)
+    }
+
     /// Launches it with one argument.
     ///
     /// # Safety
@@ -154,22 +182,12 @@ impl Function {
     pub(crate) unsafe fn launch<A>(self, kernel: &Kernel, argument: &A, stream: &RawStream) -> Result<()> {
         let mut attributes = [cluster(kernel.cluster), ALL_AT_ONCE];
         // Both at once are not asked for: blocks of a cluster run at the same time anyway.
-        let (first, count) = match (kernel.cluster > 1, kernel.resident) {
-            (true, _) => (0, 1),
-            (false, resident) => (1, u32::from(resident)),
+        let asked = match (kernel.cluster > 1, kernel.resident) {
+            (true, _) => &mut attributes[..1],
+            (false, true) => &mut attributes[1..],
+            (false, false) => &mut attributes[..0],
         };
-        let config = CUlaunchConfig {
-            gridDimX: kernel.grid,
-            gridDimY: 1,
-            gridDimZ: 1,
-            blockDimX: kernel.block,
-            blockDimY: 1,
-            blockDimZ: 1,
-            sharedMemBytes: kernel.shared_bytes,
-            hStream: stream.raw(),
-            attrs: &mut attributes[first],
-            numAttrs: count,
-        };
+        let config = config(kernel, stream.raw(), asked);
         let mut arguments: [*mut c_void; 1] = [ptr::from_ref(argument).cast_mut().cast()];
         let driver = stream.driver();
         // SAFETY: the caller's; the driver copies the argument before it returns.

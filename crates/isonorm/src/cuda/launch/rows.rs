@@ -186,6 +186,7 @@ unsafe fn backward_of<T: Data>(
         dx_stride: stride,
         dresidual_stride: stride,
         activation: plan.desc().get_activation().into(),
+        slots: rows.slots,
     };
     let first = &planned[0];
     // SAFETY: the plan's kernel is of this type.
@@ -196,7 +197,7 @@ unsafe fn backward_of<T: Data>(
         gather_of::<T>(
             planned,
             p,
-            (parts, rows.teams, rows.columns),
+            (parts, rows.parts, rows.columns),
             rows.parameters.as_data,
             launcher,
         )

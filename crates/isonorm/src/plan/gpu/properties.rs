@@ -9,6 +9,9 @@ pub struct GpuProperties {
     pub compute_capability: u32,
     /// Multiprocessors.
     pub sms: u32,
+    /// Multiprocessors that run clusters of eight blocks at once, if a block fills one; 0 where there are none. The blocks of a
+    /// cluster are neighbours, which leaves some over.
+    pub cluster_sms: u32,
     /// Threads that a multiprocessor holds.
     pub threads_per_sm: u32,
     /// Bytes of shared memory of a multiprocessor.
@@ -36,6 +39,7 @@ impl GpuProperties {
                 name: Cow::Borrowed("NVIDIA A100-SXM4-80GB"),
                 compute_capability: 80,
                 sms: 108,
+                cluster_sms: 0,
                 threads_per_sm: 2048,
                 shared_bytes_per_sm: 164 << 10,
                 shared_bytes_per_block: 163 << 10,
@@ -50,6 +54,7 @@ impl GpuProperties {
                 name: Cow::Borrowed("NVIDIA GeForce RTX 4090"),
                 compute_capability: 89,
                 sms: 128,
+                cluster_sms: 0,
                 threads_per_sm: 1536,
                 shared_bytes_per_sm: 100 << 10,
                 shared_bytes_per_block: 99 << 10,
@@ -64,6 +69,8 @@ impl GpuProperties {
                 name: Cow::Borrowed("NVIDIA H200"),
                 compute_capability: 90,
                 sms: 132,
+                // Counted, of one.
+                cluster_sms: 120,
                 threads_per_sm: 2048,
                 shared_bytes_per_sm: 228 << 10,
                 shared_bytes_per_block: 227 << 10,

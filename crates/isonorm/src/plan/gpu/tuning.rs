@@ -19,11 +19,20 @@ pub(super) struct Registers {
     pub(super) smooth: Shapes,
     /// Accesses of one element.
     pub(super) elements: Shapes,
+    /// Threads of a block that owns a row of `f32`, at most, where a cluster may.
+    pub(super) most_f32_threads: u32,
+    /// How many accesses a thread makes to a row that a cluster owns, and threads of its blocks: tried in order, with as few
+    /// blocks as hold the row.
+    pub(super) blocks: Shapes,
+    /// Rows on their way to shared memory behind the one that comes next, at most, where they come ahead.
+    pub(super) behind: u32,
     /// Accesses of 16 bytes to a row that lanes own, at most: a block of two warps does better with more.
     pub(super) lanes_accesses: u64,
     /// Blocks of a grid that does not load ahead and keeps no parameters, as multiples of what a GPU's threads hold: with few
     /// rows a team, a last wave that is not full costs little.
     pub(super) waves: u32,
+    /// Rows of a team, at least, unless multiprocessors were idle: what a team sums has to be written and read again.
+    pub(super) least_rows: u64,
 }
 
 /// The forward pass.
@@ -32,18 +41,26 @@ pub(super) const FORWARD: Registers = Registers {
     vectors: &[(2, 32..=256), (8, 128..=512), (4, 128..=512), (2, 32..=1024)],
     smooth: &[(4, 64..=512), (2, 32..=512)],
     elements: &[(8, 128..=512), (8, 32..=512)],
+    most_f32_threads: 256,
+    blocks: &[(4, 64..=256), (4, 64..=512)],
+    behind: 2,
     lanes_accesses: 96,
     waves: 8,
+    least_rows: 1,
 };
 
 /// The backward pass, whose teams sum over their rows: as many as run at once.
 pub(super) const BACKWARD: Registers = Registers {
     lanes_threads: 256,
-    vectors: &[(2, 32..=512)],
-    smooth: &[(2, 32..=512)],
+    vectors: &[(1, 64..=128), (2, 64..=512)],
+    smooth: &[(1, 32..=128), (2, 64..=512)],
     elements: &[(4, 128..=512), (4, 32..=512)],
+    most_f32_threads: 512,
+    blocks: &[(2, 64..=256), (2, 64..=512)],
+    behind: 1,
     lanes_accesses: 96,
     waves: 1,
+    least_rows: 2,
 };
 
 /// Kernels of rows that are longer than registers.

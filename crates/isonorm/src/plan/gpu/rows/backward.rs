@@ -1,11 +1,11 @@
-//! The backward pass: a kernel whose teams sum over their rows, and one that adds up the teams' sums.
+//! The backward pass: a kernel whose teams sum over their rows, and one that adds up what its blocks have summed.
 
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::gather;
 use isonorm_kernels::simt::WARP;
 
 use super::super::tuning::{self, GATHER_THREADS};
-use super::registers::{Choice, by_block, by_lanes, grid};
+use super::registers::{Choice, by_block, by_blocks, by_lanes, kernel, slots, teams};
 use super::{Backward, Kernel, MOST_BLOCKS, Rows, Schedule, Work};
 use crate::DType;
 
@@ -20,18 +20,23 @@ pub(super) fn block(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     by_block(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice))
 }
 
+pub(super) fn blocks(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    by_blocks(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice))
+}
+
 fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
-    let grid = grid(rows, choice, &tuning::BACKWARD);
-    let teams = grid * u64::from(choice.listed.key.teams(choice.threads));
-    let sums_bytes = (teams * rows.columns) as usize * size_of::<f32>();
+    let slots = slots(rows, choice, &tuning::BACKWARD);
+    let parts = teams(rows, choice, &tuning::BACKWARD, slots);
+    let sums_bytes = (parts * rows.columns) as usize * size_of::<f32>();
     let sums_bytes = sums_bytes.next_multiple_of(REGION_BYTES);
-    let mut kernels = vec![rows.kernel(choice.listed, grid, choice.threads, 0)];
+    let mut kernels = vec![kernel(rows, choice, parts, slots)];
     let mut schedule = Schedule {
         work: Work::Backward(Backward {
             rows: rows.rows,
             columns: rows.columns,
             parameters: rows.parameters,
-            teams,
+            parts,
+            slots,
             sums_bytes,
         }),
         workspace_bytes: 0,

@@ -27,17 +27,7 @@ pub(super) fn alone(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
 /// A row in the shared memory of a cluster.
 pub(super) fn cluster(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     let tiles = Tiles::new(rows, Owner::Cluster, width)?;
-    let module = isonorm_kernels::modules::ROWS
-        .iter()
-        .find(|module| module.family == tiles.listed.family);
-    let needs = module.map_or(u32::MAX, |module| module.compute_capability);
-    if rows.gpu.compute_capability < needs {
-        return Err(format!(
-            "clusters need compute capability {}.{}",
-            needs / 10,
-            needs % 10
-        ));
-    }
+    rows.has_clusters(tiles.listed.needs().unwrap_or(u32::MAX))?;
     let blocks = tiles.wanted(rows).next_power_of_two();
     if blocks > LONG.most_cluster {
         return Err(tiles.not_by(LONG.most_cluster, blocks));

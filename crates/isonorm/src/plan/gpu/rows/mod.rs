@@ -31,7 +31,7 @@ pub(crate) struct Forward {
     pub(crate) parameters: Parameters,
     /// Blocks that share a row.
     pub(crate) blocks: u32,
-    /// Tiles that a block keeps in shared memory.
+    /// Tiles that a block keeps in shared memory, or rows that come ahead to it.
     pub(crate) kept: u32,
     /// Where blocks of the grid exchange moments.
     pub(crate) exchange: Option<Exchange>,
@@ -52,8 +52,10 @@ pub(crate) struct Backward {
     pub(crate) rows: u64,
     pub(crate) columns: u64,
     pub(crate) parameters: Parameters,
-    /// Teams of the grid, each with sums of its own for the gradients of weight and bias.
-    pub(crate) teams: u64,
+    /// Blocks of the grid, or clusters, each with sums of its own for the gradients of weight and bias.
+    pub(crate) parts: u64,
+    /// Rows that come ahead.
+    pub(crate) slots: u32,
     /// Bytes of one of these two in the workspace: the weight's first.
     pub(crate) sums_bytes: usize,
 }
@@ -118,6 +120,14 @@ struct Listed {
     key: Key,
 }
 
+impl Listed {
+    /// The compute capability that its module needs.
+    fn needs(&self) -> Option<u32> {
+        let module = ROWS.iter().find(|module| module.family == self.family);
+        module.map(|module| module.compute_capability)
+    }
+}
+
 /// All kernels.
 fn listed() -> &'static [Listed] {
     static LISTED: OnceLock<Vec<Listed>> = OnceLock::new();
@@ -154,6 +164,7 @@ type Ways = &'static [(&'static str, Way)];
 const FORWARD: Ways = &[
     ("rows/lanes", registers::lanes),
     ("rows/block", registers::block),
+    ("rows/blocks", registers::blocks),
     ("rows/alone", long::alone),
     ("rows/cluster", long::cluster),
     ("rows/grid", long::grid),
@@ -162,6 +173,7 @@ const FORWARD: Ways = &[
 const BACKWARD: Ways = &[
     ("rows/lanes", backward::lanes),
     ("rows/block", backward::block),
+    ("rows/blocks", backward::blocks),
     ("rows/sweeps", sweeps::plan),
 ];
 
@@ -285,6 +297,28 @@ impl<'a> Rows<'a> {
             Class::Any => 2,
         });
         kernels
+    }
+
+    /// Whether the GPU has clusters, for which kernels need such a compute capability.
+    fn has_clusters(&self, needs: u32) -> Result<(), String> {
+        let (major, minor) = (needs / 10, needs % 10);
+        if self.gpu.compute_capability < needs {
+            return Err(format!("clusters need compute capability {major}.{minor}"));
+        }
+        if self.gpu.cluster_sms == 0 {
+            return Err("the GPU has too few multiprocessors for clusters".into());
+        }
+        Ok(())
+    }
+
+    /// Clusters that the GPU holds at once, at least.
+    fn resident_clusters(&self, listed: &Listed, threads: u32, kept: u32, cluster: u32) -> u64 {
+        let blocks = self.resident_blocks(listed, threads, kept);
+        if cluster == 1 {
+            return blocks;
+        }
+        let of_sm = blocks / u64::from(self.gpu.sms);
+        (of_sm * u64::from(self.gpu.cluster_sms) / u64::from(cluster)).max(1)
     }
 
     /// Blocks that the GPU holds at once, at least.

@@ -1,21 +1,29 @@
 //! Rows that their team holds in registers: who owns a row, and how many teams there are.
+//!
+//! The fewest threads that hold a row: lanes of a warp, else a block, else the blocks of a cluster.
 
 use std::ops::RangeInclusive;
 
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::Pass;
+use isonorm_kernels::rows::ring::MOST_BEHIND;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
 use super::super::tuning::{self, Registers};
-use super::{Listed, Rows, Schedule, Work};
+use super::{Forward, Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Work};
+use crate::DType;
 
-/// A kernel that holds the rows, and the threads of its blocks.
+/// Blocks of a cluster: every GPU that has clusters has these.
+const CLUSTERS: [u32; 3] = [2, 4, 8];
+
+/// A kernel that holds the rows, the threads of its blocks, and the blocks of a cluster.
 #[derive(Clone, Copy)]
 pub(super) struct Choice {
     pub(super) listed: &'static Listed,
     pub(super) threads: u32,
+    pub(super) cluster: u32,
 }
 
 pub(super) fn lanes(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
@@ -26,12 +34,16 @@ pub(super) fn block(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     by_block(rows, width, &tuning::FORWARD).map(|choice| schedule(rows, choice))
 }
 
+pub(super) fn blocks(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    by_blocks(rows, width, &tuning::FORWARD).map(|choice| schedule(rows, choice))
+}
+
 /// The fewest lanes that hold a row.
 pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
     let threads = tuning.lanes_threads;
     let holds = |listed: &&&Listed| {
         let key = &listed.key;
-        let lanes = matches!(key.owner, Owner::Lanes(_)) && key.fits(rows.columns, threads, rows.bytes());
+        let lanes = matches!(key.owner, Owner::Lanes(_)) && key.fits(rows.columns, (threads, 1), rows.bytes());
         let accesses = rows.columns.div_ceil(key.access_elements(rows.bytes()).into());
         lanes && (width == Width::Element || accesses <= tuning.lanes_accesses)
     };
@@ -39,9 +51,13 @@ pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
     let fewest = kernels
         .iter()
         .filter(holds)
-        .min_by_key(|listed| listed.key.team_threads(threads));
+        .min_by_key(|listed| listed.key.team_threads(threads, 1));
     let listed = fewest.ok_or_else(|| does_not_hold(rows, "lanes of a warp", width))?;
-    Ok(Choice { listed, threads })
+    Ok(Choice {
+        listed,
+        threads,
+        cluster: 1,
+    })
 }
 
 /// The first shape that holds a row; with a smooth activation, of those that leave the fewest accesses without data, which take
@@ -59,20 +75,53 @@ pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
         kernels
             .iter()
             .filter(of_shape)
-            .find_map(|listed| Some((listed, threads(rows, listed, range)?)))
+            .find_map(|listed| Some((listed, threads(rows, listed, range, 1)?)))
     });
     let found = match smooth {
         true => holding.min_by_key(|(listed, threads)| listed.key.accesses * threads),
         false => holding.next(),
     };
     let (listed, threads) = found.ok_or_else(|| does_not_hold(rows, "a block", width))?;
-    Ok(Choice { listed, threads })
+    if rows.dtype == DType::F32 && threads > tuning.most_f32_threads && by_blocks(rows, width, tuning).is_ok() {
+        return Err(format!("a cluster does better than a block of {threads} threads"));
+    }
+    Ok(Choice {
+        listed,
+        threads,
+        cluster: 1,
+    })
 }
 
-/// The fewest threads in the range with which a block holds a row.
-fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>) -> Option<u32> {
+/// The first shape of which a cluster's blocks hold a row, and the fewest blocks.
+pub(super) fn by_blocks(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
+    let kernels = rows.kernels(width);
+    let kernels = kernels.iter().filter(|listed| listed.key.owner == Owner::Blocks);
+    let Some(needs) = kernels.clone().filter_map(|listed| listed.needs()).min() else {
+        return Err("there is no such kernel for clusters".into());
+    };
+    rows.has_clusters(needs)?;
+    let choice = |accesses: u32, range: &RangeInclusive<u32>, cluster: u32| {
+        let mut of_shape = kernels.clone().filter(|listed| listed.key.accesses == accesses);
+        of_shape.find_map(|listed| {
+            Some(Choice {
+                listed,
+                threads: threads(rows, listed, range, cluster)?,
+                cluster,
+            })
+        })
+    };
+    let of_shape = |(accesses, range): &(u32, RangeInclusive<u32>)| {
+        let clusters = CLUSTERS.into_iter();
+        clusters.clone().find_map(|cluster| choice(*accesses, range, cluster))
+    };
+    let found = tuning.blocks.iter().find_map(of_shape);
+    found.ok_or_else(|| does_not_hold(rows, "the blocks of a cluster", width))
+}
+
+/// The fewest threads in the range with which blocks of a cluster hold a row.
+fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>, cluster: u32) -> Option<u32> {
     let key = &listed.key;
-    let of_thread = key.accesses * key.access_elements(rows.bytes());
+    let of_thread = key.accesses * key.access_elements(rows.bytes()) * cluster;
     let fewest = rows
         .columns
         .div_ceil(of_thread.into())
@@ -84,26 +133,63 @@ fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>) -> Opt
         Width::Element => fewest.max(*range.start()),
         Width::Vector => fewest,
     };
-    (range.contains(&threads) && key.fits(rows.columns, threads, rows.bytes())).then_some(threads)
+    (range.contains(&threads) && key.fits(rows.columns, (threads, cluster), rows.bytes())).then_some(threads)
 }
 
-/// Blocks of the grid: no more than there are rows for; so many as run at once, where a team's rows follow each other closely.
-pub(super) fn grid(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> u64 {
-    let Choice { listed, threads } = choice;
-    let teams = u64::from(listed.key.teams(threads));
+/// Teams of the grid: no more than there are rows for; so many as run at once, where a team's rows follow each other closely.
+/// Blocks keep so much in shared memory.
+pub(super) fn teams(rows: &Rows<'_>, choice: Choice, tuning: &Registers, kept: u32) -> u64 {
+    let Choice {
+        listed,
+        threads,
+        cluster,
+    } = choice;
     let walks = listed.key.ahead || listed.key.owner != Owner::Block || tuning.waves == 1;
     let most = match walks {
-        true => rows.resident_blocks(listed, threads, 0),
+        true => rows.resident_clusters(listed, threads, kept, cluster),
         false => u64::from(rows.gpu.sms) * u64::from(tuning.waves * (rows.gpu.threads_per_sm / threads).max(1)),
     };
-    rows.rows.div_ceil(teams).min(most)
+    let teams = u64::from(listed.key.teams(threads));
+    let busy = u64::from(rows.gpu.sms / cluster).max(1);
+    let few = (rows.rows / (teams * tuning.least_rows)).max(busy);
+    rows.rows.div_ceil(teams).min(few).min(most)
+}
+
+/// The kernel, for so many blocks that share no row, or clusters.
+pub(super) fn kernel(rows: &Rows<'_>, choice: Choice, teams: u64, kept: u32) -> Kernel {
+    let cluster = u64::from(choice.cluster);
+    let mut kernel = rows.kernel(
+        choice.listed,
+        teams.min(MOST_BLOCKS / cluster) * cluster,
+        choice.threads,
+        kept,
+    );
+    kernel.cluster = choice.cluster;
+    kernel
+}
+
+/// Slots for rows in shared memory, where they come ahead: for as many as there is room for without fewer blocks at once.
+pub(super) fn slots(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> u32 {
+    let Choice { listed, threads, .. } = choice;
+    let key = &listed.key;
+    let Some(fewest) = key.slots(0) else { return 0 };
+    let fits = |&slots: &u32| {
+        let resident = |slots| rows.resident_blocks(listed, threads, slots);
+        key.shared_bytes(threads, slots) <= rows.gpu.shared_bytes_per_block && resident(slots) == resident(fewest)
+    };
+    let behind = (1..=tuning.behind.min(MOST_BEHIND)).rev();
+    behind
+        .filter_map(|behind| key.slots(behind))
+        .find(fits)
+        .unwrap_or(fewest)
 }
 
 fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
-    let grid = grid(rows, choice, &tuning::FORWARD);
+    let kept = slots(rows, choice, &tuning::FORWARD);
+    let teams = teams(rows, choice, &tuning::FORWARD, kept);
     Schedule {
-        kernels: vec![rows.kernel(choice.listed, grid, choice.threads, 0)],
-        work: Work::Forward(rows.forward()),
+        kernels: vec![kernel(rows, choice, teams, kept)],
+        work: Work::Forward(Forward { kept, ..rows.forward() }),
         workspace_bytes: 0,
         again_bytes: 0,
     }

@@ -7,20 +7,28 @@
 //! Or, as a pre-norm transformer has it, `stream = x + residual` is written too, and is what is normalized.
 //!
 //! A team walks over its rows: what all rows share stays in its registers, and with [`Spec::AHEAD`] the next row is on its way
-//! while this one is reduced.
+//! while this one is reduced: to registers, or, where the blocks of a cluster wait for each other, several to shared memory.
+
+mod held;
 
 use core::marker::PhantomData;
 use core::num::NonZero;
 
 use isonorm_math::{Normalizer, normalize};
 
-use super::access::{Access, Data, Span, width};
+use self::held::{Loaded, Walk};
+use super::access::{Access, Data};
 use super::epilogue::{Class, Epilogue, Told};
 use super::lanes::{Lanes, rotated, unrolled};
 use super::parameters::{Affine, Map, Parameters, at_least_one};
+use super::ring::Ring;
 use super::statistics::{Held, Statistics};
 use super::team::{Owns, Team};
 use crate::simt;
+
+/// Weight and bias as a thread has them.
+type ParametersOf<T, S, const V: usize> =
+    <<S as Spec>::Team as Team>::Parameters<<S as Spec>::Map, T, <S as Spec>::Access, V>;
 
 /// What a kernel is specialised on, besides the element type and the number of accesses.
 pub trait Spec {
@@ -36,7 +44,8 @@ pub trait Spec {
     type Epilogue: Epilogue;
     /// Whether there may be a residual; it is then loaded with the row.
     const RESIDUAL: bool;
-    /// Whether the next row is loaded before this one is reduced.
+    /// Whether rows are on their way before they are needed: the next one, to registers; to a cluster, and in a backward pass,
+    /// those that shared memory has room for.
     const AHEAD: bool;
 }
 
@@ -95,7 +104,7 @@ pub struct Args<T> {
     pub activation: Told,
     /// Blocks that share a row; for kernels of long rows, with these four.
     pub blocks: u32,
-    /// Tiles of its share that a block keeps in shared memory.
+    /// Tiles of its share that a block keeps in shared memory, or rows that it has room for there, where they come ahead.
     pub kept: u32,
     /// `[grid / blocks, 2, blocks, 3]`: where a grid exchanges moments; or null.
     pub moments: *mut f32,
@@ -112,36 +121,45 @@ pub struct Args<T> {
 #[inline(always)]
 pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<T>) {
     let mut team = S::Team::new();
-    let span = Span::new(
-        team.rank(),
-        team.threads(),
-        width::<T, S::Access>(),
-        args.columns as u32,
-    );
+    let walk = Walk::<T, S, V>::new(args, &team);
     let (mut first_row, step) = (team.first_row(), team.row_step());
+    let own_row = u64::from(team.own_row());
     let sets = at_least_one(args.affine.sets);
     // The set of the team's first row, and how many sets further its next row is.
-    let wrapped = |row: u64| (row % NonZero::<u64>::from(sets)) as u32;
-    let (mut set, set_step) = (wrapped(first_row + u64::from(team.own_row())), wrapped(step));
-    let walk = Walk::<T, S, V> {
-        args,
-        span,
-        of: PhantomData,
-    };
+    let set_of = |row| args.affine.set_of::<S::Map>(row);
+    let (mut set, set_step) = (set_of(first_row + own_row), set_of(step));
     // SAFETY: the caller's.
-    let mut parameters = unsafe { <S::Map as Map>::Of::<T, S::Access, V>::new(&args.affine, span) };
+    let mut parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span) };
     let mut ahead = None;
-    if S::AHEAD {
-        ahead = Some(walk.load(first_row + u64::from(team.own_row())));
+    let mut ring = Ring::new(S::Team::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.kept, 0);
+    let mut first = [T::default(); 2];
+    if S::AHEAD && S::Team::RING {
+        first = walk.first(first_row + own_row);
+        let mut rows = 0;
+        while rows < ring.behind() {
+            walk.fetch(&ring, first_row + own_row + u64::from(rows) * step, rows);
+            rows += 1;
+        }
+    } else if S::AHEAD {
+        ahead = Some(walk.load(first_row + own_row));
     }
     while first_row < args.rows {
         // Opaque, for otherwise every address becomes a variable of the loop, with registers of its own.
-        let row = simt::opaque_64(first_row) + u64::from(team.own_row());
+        let row = simt::opaque_64(first_row) + own_row;
         first_row = simt::opaque_64(first_row) + step;
-        let mut loaded = ahead.unwrap_or_else(|| walk.load(row));
-        if S::AHEAD {
-            ahead = Some(walk.load(first_row + u64::from(team.own_row())));
-        }
+        let mut loaded = if S::AHEAD && S::Team::RING {
+            let behind = ring.behind();
+            walk.fetch(&ring, row + u64::from(behind) * step, ring.slot(behind));
+            let loaded = walk.arrived(&mut ring, row, first);
+            first = walk.first(first_row + own_row);
+            loaded
+        } else {
+            let loaded = ahead.unwrap_or_else(|| walk.load(row));
+            if S::AHEAD {
+                ahead = Some(walk.load(first_row + own_row));
+            }
+            loaded
+        };
         // SAFETY: the caller's.
         unsafe { walk.normalize(&mut loaded, &mut team, &mut parameters, row, set) };
         set = next_set(set, set_step, sets);
@@ -155,100 +173,13 @@ pub(super) fn next_set(set: u32, step: u32, sets: NonZero<u32>) -> u32 {
     if step >= left { step - left } else { set + step }
 }
 
-/// What a thread has of a row, as it came.
-struct Loaded<T: Data, A: Access, const V: usize> {
-    x: [A::Raw<T>; V],
-    residual: [A::Raw<T>; V],
-    /// The row's first element, and the residual's.
-    first: [T; 2],
-}
-
-impl<T: Data, A: Access, const V: usize> Clone for Loaded<T, A, V> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T: Data, A: Access, const V: usize> Copy for Loaded<T, A, V> {}
-
-/// A thread's way over its rows.
-struct Walk<'a, T: Data, S: Spec, const V: usize> {
-    args: &'a Args<T>,
-    span: Span,
-    of: PhantomData<S>,
-}
-
 impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     /// Whether parameters are read for each row.
-    const READS: bool = <<S::Map as Map>::Of<T, S::Access, V> as Parameters<T, S::Access, V>>::READS;
+    const READS: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::READS;
 
     /// Whether a row is finished one part after the other. A smooth activation takes longer than parameters that are read
     /// only then; those that are kept in registers could not be told apart by a variable.
     const ROLLED: bool = matches!(S::Epilogue::CLASS, Class::Any) && Self::READS;
-
-    /// Part `v` of a row of some tensor.
-    #[inline(always)]
-    fn place(&self, base: *const T, row: u64, stride: u64, v: usize) -> *const T {
-        base.wrapping_add((row * stride) as usize)
-            .wrapping_add(self.span.start(v) as usize)
-    }
-
-    #[inline(always)]
-    fn has(&self, v: usize) -> bool {
-        self.span.has::<S::Access, V>(v)
-    }
-
-    /// Whether the residual is added before the statistics.
-    #[inline(always)]
-    fn has_stream(&self) -> bool {
-        S::RESIDUAL && !self.args.stream.is_null()
-    }
-
-    #[inline(always)]
-    fn has_residual(&self) -> bool {
-        S::RESIDUAL && !self.args.residual.is_null()
-    }
-
-    /// Starts to load a row; nothing where there is none.
-    #[inline(always)]
-    fn load(&self, row: u64) -> Loaded<T, S::Access, V> {
-        let args = self.args;
-        let nothing = S::Access::nothing::<T>();
-        let mut loaded = Loaded {
-            x: [nothing; V],
-            residual: [nothing; V],
-            first: [T::default(); 2],
-        };
-        if row >= args.rows {
-            return loaded;
-        }
-        if S::Statistics::ABOUT_FIRST {
-            // SAFETY: a row has an element.
-            loaded.first[0] = unsafe { T::load(args.x.wrapping_add((row * args.x_stride) as usize)) };
-            if self.has_stream() {
-                let place = args.residual.wrapping_add((row * args.residual_stride) as usize);
-                // SAFETY: with a stream there is a residual.
-                loaded.first[1] = unsafe { T::load(place) };
-            }
-        }
-        unrolled::<V>(|v| {
-            if self.has(v) {
-                // SAFETY: the row has this part.
-                loaded.x[v] = unsafe { S::Access::load(self.place(args.x, row, args.x_stride, v)) };
-            }
-        });
-        if self.has_residual() {
-            unrolled::<V>(|v| {
-                if self.has(v) {
-                    let place = self.place(args.residual, row, args.residual_stride, v);
-                    // SAFETY: as above.
-                    loaded.residual[v] = unsafe { S::Access::load(place) };
-                }
-            });
-        }
-        loaded
-    }
 
     /// All that is done with a row, once it is there; every thread of the team takes part.
     #[inline(always)]
@@ -256,7 +187,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         &self,
         loaded: &mut Loaded<T, S::Access, V>,
         team: &mut S::Team,
-        parameters: &mut <S::Map as Map>::Of<T, S::Access, V>,
+        parameters: &mut ParametersOf<T, S, V>,
         row: u64,
         set: u32,
     ) {
@@ -293,18 +224,6 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         }
     }
 
-    /// Replaces x by x + residual, rounded to the data's type.
-    #[inline(always)]
-    fn add_residual(&self, loaded: &mut Loaded<T, S::Access, V>) {
-        let [first, residual] = loaded.first;
-        loaded.first[0] = T::from_acc(first.to_acc() + residual.to_acc());
-        unrolled::<V>(|v| {
-            let x = S::Access::unpack::<T>(loaded.x[v]);
-            let residual = S::Access::unpack::<T>(loaded.residual[v]);
-            loaded.x[v] = S::Access::pack::<T>(x.zip(residual, |x, residual| x + residual));
-        });
-    }
-
     /// Writes x + residual: only now, for while others may still have to load the row's first element, `stream` may be `x`.
     #[inline(always)]
     unsafe fn store_stream(&self, loaded: &Loaded<T, S::Access, V>, row: u64) {
@@ -323,7 +242,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     unsafe fn finish(
         &self,
         loaded: &Loaded<T, S::Access, V>,
-        parameters: &<S::Map as Map>::Of<T, S::Access, V>,
+        parameters: &ParametersOf<T, S, V>,
         normalizer: Normalizer<f32>,
         row: u64,
     ) {
@@ -355,7 +274,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     unsafe fn finish_rolled(
         &self,
         mut left: Loaded<T, S::Access, V>,
-        parameters: &<S::Map as Map>::Of<T, S::Access, V>,
+        parameters: &ParametersOf<T, S, V>,
         normalizer: Normalizer<f32>,
         row: u64,
     ) {
@@ -385,7 +304,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     unsafe fn preactivations(
         &self,
         loaded: &Loaded<T, S::Access, V>,
-        parameters: &<S::Map as Map>::Of<T, S::Access, V>,
+        parameters: &ParametersOf<T, S, V>,
         normalizer: Normalizer<f32>,
         mut take: impl FnMut(usize, <S::Access as Access>::Numbers<T>),
     ) {
@@ -415,7 +334,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     unsafe fn preactivation<const NARROW: bool>(
         &self,
         [x, residual]: [<S::Access as Access>::Raw<T>; 2],
-        parameters: &<S::Map as Map>::Of<T, S::Access, V>,
+        parameters: &ParametersOf<T, S, V>,
         normalizer: Normalizer<f32>,
         v: usize,
     ) -> <S::Access as Access>::Numbers<T> {

@@ -1,0 +1,131 @@
+//! A row as a thread holds it: where its parts lie, and how they come, straight to registers or ahead of time.
+
+use core::marker::PhantomData;
+
+use super::Args;
+use crate::rows::access::{Access, Data, Span, width};
+use crate::rows::epilogue::{Class, Epilogue};
+use crate::rows::forward::Spec;
+use crate::rows::lanes::unrolled;
+use crate::rows::ring::Ring;
+use crate::rows::team::Team;
+
+/// What a thread has of a row, as it came.
+pub(super) struct Loaded<T: Data, A: Access, const V: usize> {
+    pub(super) x: [A::Raw<T>; V],
+    pub(super) dy: [A::Raw<T>; V],
+    pub(super) residual: [A::Raw<T>; V],
+}
+
+impl<T: Data, A: Access, const V: usize> Loaded<T, A, V> {
+    #[inline(always)]
+    fn nothing() -> Self {
+        let nothing = A::nothing::<T>();
+        Self {
+            x: [nothing; V],
+            dy: [nothing; V],
+            residual: [nothing; V],
+        }
+    }
+}
+
+/// A thread's parts of the rows.
+pub(super) struct Walk<'a, T: Data, S: Spec, const V: usize> {
+    pub(super) args: &'a Args<T>,
+    pub(super) span: Span,
+    of: PhantomData<S>,
+}
+
+impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
+    #[inline(always)]
+    pub(super) fn new(args: &'a Args<T>, team: &S::Team) -> Self {
+        let width = width::<T, S::Access>();
+        Self {
+            args,
+            span: Span::new(team.rank(), team.threads(), width, args.columns as u32),
+            of: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn place(&self, base: *const T, row: u64, stride: u64, v: usize) -> *const T {
+        base.wrapping_add((row * stride) as usize)
+            .wrapping_add(self.span.start(v) as usize)
+    }
+
+    #[inline(always)]
+    pub(super) fn has(&self, v: usize) -> bool {
+        self.span.has::<S::Access, V>(v)
+    }
+
+    /// Whether z is needed, and a residual is part of it.
+    #[inline(always)]
+    pub(super) fn has_residual(&self) -> bool {
+        S::Epilogue::CLASS != Class::Plain && !self.args.residual.is_null()
+    }
+
+    /// Loads a row; nothing where there is none.
+    #[inline(always)]
+    pub(super) unsafe fn load(&self, row: u64) -> Loaded<T, S::Access, V> {
+        let args = self.args;
+        let mut loaded = Loaded::nothing();
+        if row >= args.rows {
+            return loaded;
+        }
+        unrolled::<V>(|v| {
+            if self.has(v) {
+                // SAFETY: the row has this part, here and below.
+                unsafe {
+                    loaded.x[v] = S::Access::load(self.place(args.x, row, args.x_stride, v));
+                    loaded.dy[v] = S::Access::load(self.place(args.dy, row, args.dy_stride, v));
+                    if self.has_residual() {
+                        loaded.residual[v] = S::Access::load(self.place(args.residual, row, args.residual_stride, v));
+                    }
+                }
+            }
+        });
+        loaded
+    }
+
+    /// Sets a row on its way to a slot; nothing where there is none.
+    #[inline(always)]
+    pub(super) unsafe fn fetch(&self, ring: &Ring<S::Access, V>, row: u64, slot: u32) {
+        let args = self.args;
+        if row < args.rows {
+            unrolled::<V>(|v| {
+                if self.has(v) {
+                    // SAFETY: the row has this part.
+                    unsafe {
+                        ring.fetch(slot, 0, v, self.place(args.x, row, args.x_stride, v));
+                        ring.fetch(slot, 1, v, self.place(args.dy, row, args.dy_stride, v));
+                        if self.has_residual() {
+                            ring.fetch(slot, 2, v, self.place(args.residual, row, args.residual_stride, v));
+                        }
+                    }
+                }
+            });
+        }
+        ring.commit();
+    }
+
+    /// The row that has come to a slot; nothing where there is none.
+    #[inline(always)]
+    pub(super) unsafe fn arrived(&self, ring: &Ring<S::Access, V>, row: u64, slot: u32) -> Loaded<T, S::Access, V> {
+        let mut loaded = Loaded::nothing();
+        if row < self.args.rows {
+            unrolled::<V>(|v| {
+                if self.has(v) {
+                    // SAFETY: this thread has fetched it.
+                    unsafe {
+                        loaded.x[v] = ring.arrived::<T>(slot, 0, v);
+                        loaded.dy[v] = ring.arrived::<T>(slot, 1, v);
+                        if self.has_residual() {
+                            loaded.residual[v] = ring.arrived::<T>(slot, 2, v);
+                        }
+                    }
+                }
+            });
+        }
+        loaded
+    }
+}

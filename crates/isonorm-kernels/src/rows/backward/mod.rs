@@ -1,0 +1,376 @@
+//! The backward pass over rows that their team holds in registers: x and dy are read once, dx is written once.
+//!
+//! ```text
+//! g  = dy · act′(z)                         z = x̂ · weight + bias + residual
+//! dx = rstd · (g · weight − mean(g · weight) − x̂ · mean(g · weight · x̂))     dresidual = g
+//! ```
+//!
+//! z is computed again from x, with the mean and rstd that the forward pass saved. Of a residual stream x is the stream, and the
+//! gradient that comes in for it is added to dx, which is then that of both summands.
+//!
+//! With [`Spec::AHEAD`], x and dy of the rows that come next are on their way to shared memory; and a team of several warps finishes
+//! a row when the sums of the next one are under way, so that nobody waits.
+//!
+//! The gradients of weight and bias are sums over rows: a team adds up its own in registers, a block those of its teams, and
+//! [`gather`](super::gather) those of blocks, or clusters, in a fixed order.
+
+mod held;
+mod sums;
+
+use isonorm_math::{BackwardCoefficients, Normalizer, Real, normalize};
+
+use self::held::{Loaded, Walk};
+#[cfg(not(target_arch = "nvptx64"))]
+pub(super) use self::sums::bytes as sums_bytes;
+use self::sums::{Numbers, Sums};
+use super::access::{Access, Data};
+use super::epilogue::{Class, Epilogue, Told};
+use super::forward::Spec;
+use super::lanes::{Lanes, computed, unrolled};
+use super::parameters::{Affine, Parameters};
+use super::ring::Ring;
+use super::statistics::{Op, Statistics};
+use super::team::{Owner, Owns, Team};
+use crate::simt;
+
+/// Weight and bias as a thread has them.
+type ParametersOf<T, S, const V: usize> =
+    <<S as Spec>::Epilogue as Epilogue>::Parameters<<S as Spec>::Map, T, <S as Spec>::Access, V>;
+
+/// What a kernel is told at launch. Strides are from row to row, in elements; null pointers leave a part out.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Args<T> {
+    /// `[rows, columns]`: what was normalized.
+    pub x: *const T,
+    /// `[rows, columns]`
+    pub dy: *const T,
+    /// `[rows, columns]`, what was added before the activation; or null.
+    pub residual: *const T,
+    /// `[rows, columns]`, the gradient of the residual stream, added to dx; or null.
+    pub dstream: *const T,
+    /// `[rows, columns]`; may be any of the inputs.
+    pub dx: *mut T,
+    /// `[rows, columns]`; or null. May be any of the inputs but that of dx.
+    pub dresidual: *mut T,
+    /// Weight and bias.
+    pub affine: Affine,
+    /// `[rows]`, as the forward pass saved it; or null for 0.
+    pub mean: *const f32,
+    /// `[rows]`, as the forward pass saved it.
+    pub rstd: *const f32,
+    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go; or null.
+    pub dweight: *mut f32,
+    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the bias's gradient go; or null.
+    pub dbias: *mut f32,
+    /// How many rows.
+    pub rows: u64,
+    /// Elements of a row; at least 1, and what the kernel's key fits.
+    pub columns: u64,
+    /// From a row of `x` to the next.
+    pub x_stride: u64,
+    /// From a row of `dy` to the next.
+    pub dy_stride: u64,
+    /// From a row of `residual` to the next.
+    pub residual_stride: u64,
+    /// From a row of `dstream` to the next.
+    pub dstream_stride: u64,
+    /// From a row of `dx` to the next.
+    pub dx_stride: u64,
+    /// From a row of `dresidual` to the next.
+    pub dresidual_stride: u64,
+    /// The activation, of the class that the kernel is for.
+    pub activation: Told,
+    /// Rows that shared memory has room for, where they come ahead; see [`Key::slots`](super::key::Key::slots).
+    pub slots: u32,
+}
+
+/// Computes the gradients of the rows. For a grid of any size; with given statistics they are constants.
+///
+/// # Safety
+///
+/// As for [`forward`](super::forward::forward).
+#[inline(always)]
+pub unsafe fn backward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<T>) {
+    let mut team = S::Team::new();
+    let walk = Walk::<T, S, V>::new(args, &team);
+    let (mut first_row, step) = (team.first_row(), team.row_step());
+    let own_row = u64::from(team.own_row());
+    // SAFETY: the caller's.
+    let parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span) };
+    let mut sums = Sums::zero();
+    // SAFETY: the caller's.
+    let mut ahead = unsafe { walk.normalizer(first_row + own_row) };
+    let lag = u32::from(lags::<S>());
+    let mut ring = Ring::new(S::Team::SHARED_BYTES, S::Epilogue::CLASS.tensors(), args.slots, lag);
+    let behind = ring.behind();
+    if S::AHEAD {
+        let mut rows = 0;
+        while rows < behind {
+            // SAFETY: the caller's.
+            unsafe { walk.fetch(&ring, first_row + own_row + u64::from(rows) * step, rows) };
+            rows += 1;
+        }
+    }
+    // The row before, whose sums may be under way.
+    let mut before = None;
+    while first_row < args.rows {
+        // Opaque as in the forward pass.
+        let row = simt::opaque_64(first_row) + own_row;
+        first_row = simt::opaque_64(first_row) + step;
+        let normalizer = ahead;
+        // SAFETY: the caller's.
+        unsafe {
+            ahead = walk.normalizer(first_row + own_row);
+            if !S::AHEAD {
+                let loaded = walk.load(row);
+                walk.row(&mut team, &parameters, &mut sums, (row, &loaded, normalizer));
+                continue;
+            }
+            walk.fetch(&ring, row + u64::from(behind) * step, ring.slot(behind));
+            ring.wait();
+            let loaded = walk.arrived(&ring, row, ring.slot(0));
+            if lags::<S>() {
+                let own = walk.begin(&mut team, &parameters, &mut sums, &loaded, normalizer);
+                if let Some((row, normalizer, own)) = before {
+                    let loaded = walk.arrived(&ring, row, ring.slot_before(1));
+                    walk.end(&mut team, &parameters, (row, &loaded, normalizer), own);
+                }
+                before = Some((row, normalizer, own));
+            } else {
+                walk.row(&mut team, &parameters, &mut sums, (row, &loaded, normalizer));
+            }
+            ring.advance();
+        }
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        if let Some((row, normalizer, own)) = before {
+            let loaded = walk.arrived(&ring, row, ring.slot_before(1));
+            walk.end(&mut team, &parameters, (row, &loaded, normalizer), own);
+        }
+        walk.leave(&team, &sums);
+    }
+}
+
+/// Whether a row is finished one row later: then nobody waits for the sums. For teams of several warps; not where there may be an
+/// activation, whose derivative would be computed twice.
+#[inline(always)]
+pub(super) const fn lags<S: Spec<Team: Team>>() -> bool {
+    let waits = !matches!(S::Team::OWNER, Owner::Lanes(_));
+    waits && S::AHEAD && matches!(S::Epilogue::CLASS, Class::Plain)
+}
+
+impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
+    /// What normalized the row.
+    #[inline(always)]
+    unsafe fn normalizer(&self, row: u64) -> Normalizer<f32> {
+        let args = self.args;
+        let mut normalizer = Normalizer {
+            centre: 0.0,
+            rstd: 0.0,
+            offset: 0.0,
+        };
+        if row < args.rows {
+            // SAFETY: there is a number for each row.
+            unsafe {
+                normalizer.rstd = f32::load(args.rstd.wrapping_add(row as usize));
+                if S::Statistics::OP != Op::Rms && !args.mean.is_null() {
+                    normalizer.centre = f32::load(args.mean.wrapping_add(row as usize));
+                }
+            }
+        }
+        normalizer
+    }
+
+    /// All that is done with a row; every thread of the team takes part.
+    #[inline(always)]
+    unsafe fn row(
+        &self,
+        team: &mut S::Team,
+        parameters: &ParametersOf<T, S, V>,
+        sums: &mut Sums<Numbers<T, S>, V>,
+        (row, loaded, normalizer): (u64, &Loaded<T, S::Access, V>, Normalizer<f32>),
+    ) {
+        let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
+        // SAFETY: the caller's, here and below.
+        unsafe {
+            if S::Epilogue::CLASS == Class::Plain {
+                let own = self.begin(team, parameters, sums, loaded, normalizer);
+                self.end(team, parameters, (row, loaded, normalizer), own);
+                return;
+            }
+            let g = self.behind_activation(loaded, parameters, xhat);
+            let own = self.add(parameters, sums, xhat, |v| g[v]);
+            let coefficients = self.coefficients(team.sum_pair(own));
+            if row < self.args.rows {
+                self.finish(parameters, xhat, |v| g[v], normalizer.rstd, coefficients, row);
+            }
+        }
+    }
+
+    /// The first half of a row without an activation, up to its sums.
+    #[inline(always)]
+    unsafe fn begin(
+        &self,
+        team: &mut S::Team,
+        parameters: &ParametersOf<T, S, V>,
+        sums: &mut Sums<Numbers<T, S>, V>,
+        loaded: &Loaded<T, S::Access, V>,
+        normalizer: Normalizer<f32>,
+    ) -> <S::Team as Team>::SumPair {
+        let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
+        let g = |v: usize| S::Access::unpack::<T>(loaded.dy[v]);
+        // SAFETY: the caller's.
+        let own = unsafe { self.add(parameters, sums, xhat, g) };
+        team.begin_sum_pair(own)
+    }
+
+    /// The second half.
+    #[inline(always)]
+    unsafe fn end(
+        &self,
+        team: &mut S::Team,
+        parameters: &ParametersOf<T, S, V>,
+        (row, loaded, normalizer): (u64, &Loaded<T, S::Access, V>, Normalizer<f32>),
+        own: <S::Team as Team>::SumPair,
+    ) {
+        let coefficients = self.coefficients(team.end_sum_pair(own));
+        if row < self.args.rows {
+            let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
+            let g = |v: usize| S::Access::unpack::<T>(loaded.dy[v]);
+            // SAFETY: the caller's.
+            unsafe { self.finish(parameters, xhat, g, normalizer.rstd, coefficients, row) };
+        }
+    }
+
+    /// Adds the thread's part of a row to the gradients of weight and bias; its sums of g · weight and of g · weight · x̂.
+    #[inline(always)]
+    unsafe fn add(
+        &self,
+        parameters: &ParametersOf<T, S, V>,
+        sums: &mut Sums<Numbers<T, S>, V>,
+        xhat: impl Fn(usize) -> Numbers<T, S>,
+        g: impl Fn(usize) -> Numbers<T, S>,
+    ) -> [f32; 2] {
+        let (mut of_g, mut of_gx) = (0.0, 0.0);
+        unrolled::<V>(|v| {
+            if self.has(v) {
+                let (xhat, g) = (xhat(v), g(v));
+                let of_weight = sums.weight[v].zip3(g, xhat, |sum, g, xhat| Real::mul_add(g, xhat, sum));
+                sums.weight[v] = computed(of_weight);
+                sums.bias[v] = computed(sums.bias[v].zip(g, |sum, g| sum + g));
+                // SAFETY: the caller's.
+                let weight = unsafe { self.weight(parameters, v) };
+                let wg = g.zip(weight, |g, weight| g * weight);
+                of_g = wg.fold(of_g, |sum, wg| sum + wg);
+                of_gx = wg
+                    .zip(xhat, |wg, xhat| wg * xhat)
+                    .fold(of_gx, |sum, product| sum + product);
+            }
+        });
+        [of_g, of_gx]
+    }
+
+    #[inline(always)]
+    fn coefficients(&self, [of_g, of_gx]: [f32; 2]) -> BackwardCoefficients<f32> {
+        let count = self.args.columns as f32;
+        match S::Statistics::OP {
+            Op::Layer => BackwardCoefficients {
+                mean_g: of_g / count,
+                mean_gx: of_gx / count,
+            },
+            Op::Rms => BackwardCoefficients {
+                mean_g: 0.0,
+                mean_gx: of_gx / count,
+            },
+            Op::Given => BackwardCoefficients::default(),
+        }
+    }
+
+    /// Weight and bias of part `v`.
+    #[inline(always)]
+    unsafe fn parameters(&self, parameters: &ParametersOf<T, S, V>, v: usize) -> [Numbers<T, S>; 2] {
+        // SAFETY: the caller's, for a part that the row has.
+        unsafe {
+            if self.args.affine.is_narrow::<T>() {
+                parameters.at::<true>(&self.args.affine, self.span, v)
+            } else {
+                parameters.at::<false>(&self.args.affine, self.span, v)
+            }
+        }
+    }
+
+    /// The weight of part `v`.
+    #[inline(always)]
+    unsafe fn weight(&self, parameters: &ParametersOf<T, S, V>, v: usize) -> Numbers<T, S> {
+        // SAFETY: the caller's, for a part that the row has.
+        unsafe {
+            if self.args.affine.is_narrow::<T>() {
+                parameters.weight_at::<true>(&self.args.affine, self.span, v)
+            } else {
+                parameters.weight_at::<false>(&self.args.affine, self.span, v)
+            }
+        }
+    }
+
+    /// g = dy · act′(z) of the parts that the row has.
+    #[inline(always)]
+    unsafe fn behind_activation(
+        &self,
+        loaded: &Loaded<T, S::Access, V>,
+        parameters: &ParametersOf<T, S, V>,
+        xhat: impl Fn(usize) -> Numbers<T, S>,
+    ) -> [Numbers<T, S>; V] {
+        let mut g = [Numbers::<T, S>::splat(0.0); V];
+        unrolled::<V>(|v| {
+            if self.has(v) {
+                // SAFETY: the caller's.
+                let [weight, bias] = unsafe { self.parameters(parameters, v) };
+                g[v] = xhat(v).zip3(weight, bias, normalize::affine);
+                if self.has_residual() {
+                    let residual = S::Access::unpack::<T>(loaded.residual[v]);
+                    g[v] = g[v].zip(residual, |z, residual| z + residual);
+                }
+            }
+        });
+        g = S::Epilogue::derivative(g, self.args.activation);
+        unrolled::<V>(|v| g[v] = g[v].zip(S::Access::unpack::<T>(loaded.dy[v]), |slope, dy| slope * dy));
+        g
+    }
+
+    /// dresidual and dx.
+    #[inline(always)]
+    unsafe fn finish(
+        &self,
+        parameters: &ParametersOf<T, S, V>,
+        xhat: impl Fn(usize) -> Numbers<T, S>,
+        g: impl Fn(usize) -> Numbers<T, S>,
+        rstd: f32,
+        coefficients: BackwardCoefficients<f32>,
+        row: u64,
+    ) {
+        let args = self.args;
+        unrolled::<V>(|v| {
+            if self.has(v) {
+                // SAFETY: the caller's, here and below; each part belongs to one thread.
+                unsafe {
+                    let (weight, g) = (self.weight(parameters, v), g(v));
+                    let mut dx = g.zip3(weight, xhat(v), |g, weight, xhat| {
+                        normalize::input_gradient(g * weight, xhat, rstd, coefficients)
+                    });
+                    if !args.dstream.is_null() {
+                        let more = S::Access::load(self.place(args.dstream, row, args.dstream_stride, v));
+                        dx = dx.zip(S::Access::unpack::<T>(more), |dx, more| dx + more);
+                    }
+                    if !args.dresidual.is_null() {
+                        let place = self.place(args.dresidual, row, args.dresidual_stride, v);
+                        S::Access::store(place.cast_mut(), S::Access::pack::<T>(g));
+                    }
+                    let place = self.place(args.dx, row, args.dx_stride, v);
+                    S::Access::store(place.cast_mut(), S::Access::pack::<T>(dx));
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,193 @@
+//! A row as a thread holds it: where its parts lie, and how they come.
+
+use core::marker::PhantomData;
+
+use super::{Args, Spec};
+use crate::rows::access::{Access, Data, Span, width};
+use crate::rows::lanes::{Lanes, unrolled};
+use crate::rows::ring::Ring;
+use crate::rows::statistics::Statistics;
+use crate::rows::team::Team;
+
+/// What a thread has of a row, as it came.
+pub(super) struct Loaded<T: Data, A: Access, const V: usize> {
+    pub(super) x: [A::Raw<T>; V],
+    pub(super) residual: [A::Raw<T>; V],
+    /// The row's first element, and the residual's.
+    pub(super) first: [T; 2],
+}
+
+impl<T: Data, A: Access, const V: usize> Clone for Loaded<T, A, V> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Data, A: Access, const V: usize> Copy for Loaded<T, A, V> {}
+
+impl<T: Data, A: Access, const V: usize> Loaded<T, A, V> {
+    #[inline(always)]
+    fn nothing() -> Self {
+        let nothing = A::nothing::<T>();
+        Self {
+            x: [nothing; V],
+            residual: [nothing; V],
+            first: [T::default(); 2],
+        }
+    }
+}
+
+/// A thread's parts of the rows.
+pub(super) struct Walk<'a, T: Data, S: Spec, const V: usize> {
+    pub(super) args: &'a Args<T>,
+    pub(super) span: Span,
+    of: PhantomData<S>,
+}
+
+impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
+    /// Tensors whose rows come ahead in shared memory.
+    pub(super) const TENSORS: u32 = if S::RESIDUAL { 2 } else { 1 };
+
+    #[inline(always)]
+    pub(super) fn new(args: &'a Args<T>, team: &S::Team) -> Self {
+        let width = width::<T, S::Access>();
+        Self {
+            args,
+            span: Span::new(team.rank(), team.threads(), width, args.columns as u32),
+            of: PhantomData,
+        }
+    }
+
+    /// Part `v` of a row of some tensor.
+    #[inline(always)]
+    pub(super) fn place(&self, base: *const T, row: u64, stride: u64, v: usize) -> *const T {
+        base.wrapping_add((row * stride) as usize)
+            .wrapping_add(self.span.start(v) as usize)
+    }
+
+    #[inline(always)]
+    pub(super) fn has(&self, v: usize) -> bool {
+        self.span.has::<S::Access, V>(v)
+    }
+
+    /// Whether the residual is added before the statistics.
+    #[inline(always)]
+    pub(super) fn has_stream(&self) -> bool {
+        S::RESIDUAL && !self.args.stream.is_null()
+    }
+
+    #[inline(always)]
+    pub(super) fn has_residual(&self) -> bool {
+        S::RESIDUAL && !self.args.residual.is_null()
+    }
+
+    /// The row's first element, and the residual's, where they are needed; nothing where there is no row.
+    #[inline(always)]
+    pub(super) fn first(&self, row: u64) -> [T; 2] {
+        let mut first = [T::default(); 2];
+        if row < self.args.rows {
+            self.load_first(&mut first, row);
+        }
+        first
+    }
+
+    #[inline(always)]
+    fn load_first(&self, first: &mut [T; 2], row: u64) {
+        let args = self.args;
+        if S::Statistics::ABOUT_FIRST {
+            // SAFETY: a row has an element.
+            first[0] = unsafe { T::load(args.x.wrapping_add((row * args.x_stride) as usize)) };
+            if self.has_stream() {
+                let place = args.residual.wrapping_add((row * args.residual_stride) as usize);
+                // SAFETY: with a stream there is a residual.
+                first[1] = unsafe { T::load(place) };
+            }
+        }
+    }
+
+    /// Starts to load a row; nothing where there is none.
+    #[inline(always)]
+    pub(super) fn load(&self, row: u64) -> Loaded<T, S::Access, V> {
+        let args = self.args;
+        let mut loaded = Loaded::nothing();
+        if row >= args.rows {
+            return loaded;
+        }
+        self.load_first(&mut loaded.first, row);
+        unrolled::<V>(|v| {
+            if self.has(v) {
+                // SAFETY: the row has this part.
+                loaded.x[v] = unsafe { S::Access::load(self.place(args.x, row, args.x_stride, v)) };
+            }
+        });
+        if self.has_residual() {
+            unrolled::<V>(|v| {
+                if self.has(v) {
+                    let place = self.place(args.residual, row, args.residual_stride, v);
+                    // SAFETY: as above.
+                    loaded.residual[v] = unsafe { S::Access::load(place) };
+                }
+            });
+        }
+        loaded
+    }
+
+    /// Sets a row on its way to a slot; nothing where there is none.
+    #[inline(always)]
+    pub(super) fn fetch(&self, ring: &Ring<S::Access, V>, row: u64, slot: u32) {
+        let args = self.args;
+        if row < args.rows {
+            unrolled::<V>(|v| {
+                if self.has(v) {
+                    // SAFETY: the row has this part.
+                    unsafe {
+                        ring.fetch(slot, 0, v, self.place(args.x, row, args.x_stride, v));
+                        if self.has_residual() {
+                            ring.fetch(slot, 1, v, self.place(args.residual, row, args.residual_stride, v));
+                        }
+                    }
+                }
+            });
+        }
+        ring.commit();
+    }
+
+    /// The row that has come, but for what is known of its first element; nothing where there is none.
+    #[inline(always)]
+    pub(super) fn arrived(&self, ring: &mut Ring<S::Access, V>, row: u64, first: [T; 2]) -> Loaded<T, S::Access, V> {
+        let mut loaded = Loaded {
+            first,
+            ..Loaded::nothing()
+        };
+        ring.wait();
+        let slot = ring.slot(0);
+        if row < self.args.rows {
+            unrolled::<V>(|v| {
+                if self.has(v) {
+                    // SAFETY: this thread has fetched it.
+                    unsafe {
+                        loaded.x[v] = ring.arrived::<T>(slot, 0, v);
+                        if self.has_residual() {
+                            loaded.residual[v] = ring.arrived::<T>(slot, 1, v);
+                        }
+                    }
+                }
+            });
+        }
+        ring.advance();
+        loaded
+    }
+
+    /// Replaces x by x + residual, rounded to the data's type.
+    #[inline(always)]
+    pub(super) fn add_residual(&self, loaded: &mut Loaded<T, S::Access, V>) {
+        let [first, residual] = loaded.first;
+        loaded.first[0] = T::from_acc(first.to_acc() + residual.to_acc());
+        unrolled::<V>(|v| {
+            let x = S::Access::unpack::<T>(loaded.x[v]);
+            let residual = S::Access::unpack::<T>(loaded.residual[v]);
+            loaded.x[v] = S::Access::pack::<T>(x.zip(residual, |x, residual| x + residual));
+        });
+    }
+}
