@@ -5,17 +5,15 @@ use isonorm_math::Moments;
 use crate::simt::{self, Shared, WARP};
 use crate::warp;
 
-/// Bytes of shared memory that a [`Scratch`] takes: slots of three `f32` for each of 32 warps.
-pub const SCRATCH_BYTES: u32 = SLOTS * SLOT_BYTES;
-
-const SLOTS: u32 = 3;
+/// Bytes of shared memory that a [`Scratch`] takes: two slots of three `f32` for each of 32 warps.
+pub const SCRATCH_BYTES: u32 = 2 * SLOT_BYTES;
 
 const SLOT_BYTES: u32 = 32 * 12;
 
 /// Shared memory for sums over the block, from byte 0 on.
 ///
-/// Sums take turns with its slots. Whoever writes a slot again has passed the barrier of a sum between, which everyone
-/// reached after reading it: one barrier a sum is enough, also where the next sum begins before it ends.
+/// Sums take turns with its two slots. Whoever writes a slot again has passed the barrier of the sum between, which everyone
+/// reached after reading it: one barrier a sum is enough.
 pub struct Scratch {
     slot: u32,
 }
@@ -30,11 +28,7 @@ impl Scratch {
     #[inline(always)]
     fn next(&mut self) -> Shared<f32> {
         let slot = Shared::at(self.slot);
-        self.slot = if self.slot == (SLOTS - 1) * SLOT_BYTES {
-            0
-        } else {
-            self.slot + SLOT_BYTES
-        };
+        self.slot = SLOT_BYTES - self.slot;
         slot
     }
 }
@@ -42,18 +36,6 @@ impl Scratch {
 /// The sums of two values over the block; valid in every thread, with the same bits. One barrier.
 #[inline(always)]
 pub fn sum_pair(pair: [f32; 2], scratch: &mut Scratch) -> [f32; 2] {
-    end_sum_pair(begin_sum_pair(pair, scratch))
-}
-
-/// The sums of two values over the block that somebody waits for later.
-#[derive(Clone, Copy)]
-pub struct SumPair {
-    slot: Shared<f32>,
-}
-
-/// Begins a sum of two values; until it ends, one more may begin.
-#[inline(always)]
-pub fn begin_sum_pair(pair: [f32; 2], scratch: &mut Scratch) -> SumPair {
     let slot = scratch.next();
     let [first, second] = warp::sum_pair(pair);
     if simt::lane() == 0 {
@@ -64,12 +46,6 @@ pub fn begin_sum_pair(pair: [f32; 2], scratch: &mut Scratch) -> SumPair {
             simt::shared_store(place.offset(1), second);
         }
     }
-    SumPair { slot }
-}
-
-/// The sums, valid in every thread, with the same bits. One barrier.
-#[inline(always)]
-pub fn end_sum_pair(SumPair { slot }: SumPair) -> [f32; 2] {
     simt::block_barrier();
     let mut partial = [0.0; 2];
     if simt::lane() < simt::block_threads() / WARP {

@@ -98,18 +98,9 @@ impl Key {
         matches!(self.owner, Owner::Alone | Owner::Cluster | Owner::Grid)
     }
 
-    /// Slots of shared memory for rows, where they come ahead there and so many of them are behind the one that comes next.
-    pub fn slots(&self, behind: u32) -> Option<u32> {
-        let plain = self.class == Class::Plain;
-        let kept = match (self.pass, self.owner) {
-            _ if !self.ahead || self.is_long() => return None,
-            (Pass::Forward, Owner::Blocks) => 0,
-            (Pass::Forward, _) => return None,
-            // As `lags` has it.
-            (Pass::Backward, Owner::Lanes(_)) => 0,
-            (Pass::Backward, _) => u32::from(plain),
-        };
-        Some(1 + kept + behind)
+    /// Whether rows come ahead to shared memory.
+    pub fn has_slots(&self) -> bool {
+        self.ahead && !self.is_long() && (self.pass == Pass::Backward || self.owner == Owner::Blocks)
     }
 
     /// Elements of a tile of a long row, which a block of `threads` threads has at a time.

@@ -6,8 +6,8 @@ use core::marker::PhantomData;
 use super::access::{Access, Data};
 use crate::simt::{self, Shared};
 
-/// Rows on their way behind the one that comes next, at most.
-pub const MOST_BEHIND: u32 = 2;
+/// Rows that shared memory has room for, at most: the one that comes next, and those behind it.
+pub const MOST_SLOTS: u32 = 3;
 
 /// Slots that rows come to in turn, each with `V` accesses a thread of some tensors.
 pub(super) struct Ring<A, const V: usize> {
@@ -15,22 +15,19 @@ pub(super) struct Ring<A, const V: usize> {
     start: u32,
     tensors: u32,
     slots: u32,
-    /// Rows that have come and are still needed, when the next one comes.
-    kept: u32,
     /// The slot of the row that comes next.
     next: u32,
     of: PhantomData<A>,
 }
 
 impl<A: Access, const V: usize> Ring<A, V> {
-    /// With slots for the row that comes next, for `kept` before it, and for [`MOST_BEHIND`] behind it at most.
+    /// `slots` is at least 1, and at most [`MOST_SLOTS`].
     #[inline(always)]
-    pub(super) fn new(start: u32, tensors: u32, slots: u32, kept: u32) -> Self {
+    pub(super) fn new(start: u32, tensors: u32, slots: u32) -> Self {
         Self {
             start,
             tensors,
             slots,
-            kept,
             next: 0,
             of: PhantomData,
         }
@@ -39,7 +36,7 @@ impl<A: Access, const V: usize> Ring<A, V> {
     /// Rows on their way behind the one that comes next.
     #[inline(always)]
     pub(super) fn behind(&self) -> u32 {
-        self.slots.max(1 + self.kept) - 1 - self.kept
+        self.slots.max(1) - 1
     }
 
     /// The slot of the row that is so many behind the next one.
@@ -47,12 +44,6 @@ impl<A: Access, const V: usize> Ring<A, V> {
     pub(super) fn slot(&self, behind: u32) -> u32 {
         let slot = self.next + behind;
         if slot < self.slots { slot } else { slot - self.slots }
-    }
-
-    /// The slot of a row that is kept: so many before the next one.
-    #[inline(always)]
-    pub(super) fn slot_before(&self, rows: u32) -> u32 {
-        self.slot(self.slots - rows)
     }
 
     /// Where a slot has the thread's part `v` of one of the tensors.
@@ -86,22 +77,22 @@ impl<A: Access, const V: usize> Ring<A, V> {
         match self.behind() {
             0 => simt::copy_wait::<0>(),
             1 => simt::copy_wait::<1>(),
-            _ => simt::copy_wait::<MOST_BEHIND>(),
+            _ => simt::copy_wait::<{ MOST_SLOTS - 1 }>(),
         }
     }
 
-    /// Part `v` of a tensor's row that has come to a slot.
+    /// Part `v` of a tensor's row that has come.
     ///
     /// # Safety
     ///
     /// This thread has fetched it, and waited for it.
     #[inline(always)]
-    pub(super) unsafe fn arrived<T: Data>(&self, slot: u32, tensor: u32, v: usize) -> A::Raw<T> {
+    pub(super) unsafe fn arrived<T: Data>(&self, tensor: u32, v: usize) -> A::Raw<T> {
         // SAFETY: the caller's.
-        unsafe { A::kept(self.place(slot, tensor, v)) }
+        unsafe { A::kept(self.place(self.next, tensor, v)) }
     }
 
-    /// Goes on to the next row.
+    /// Goes on to the row behind, after this one has been read.
     #[inline(always)]
     pub(super) fn advance(&mut self) {
         self.next = self.slot(1);

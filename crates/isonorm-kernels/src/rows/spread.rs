@@ -9,7 +9,7 @@ use crate::simt::{self, Shared, WARP};
 use crate::{block, warp};
 
 /// Bytes of shared memory before the tiles that are kept: the sums of the block, and two slots for the cluster.
-pub const HEAD_BYTES: u32 = 1280;
+pub const HEAD_BYTES: u32 = 896;
 
 /// Where the cluster's slots start, and how far they lie apart.
 const SLOTS: u32 = block::SCRATCH_BYTES;

@@ -64,20 +64,7 @@ pub trait Team: Owns + Sized {
     fn sum(&mut self, value: f32) -> f32;
 
     /// The sums of two values over the team; valid in all its threads, with the same bits.
-    #[inline(always)]
-    fn sum_pair(&mut self, pair: [f32; 2]) -> [f32; 2] {
-        let sums = self.begin_sum_pair(pair);
-        self.end_sum_pair(sums)
-    }
-
-    /// Sums that have begun.
-    type SumPair: Copy;
-
-    /// Begins to add up two values; until that ends, one more sum may begin.
-    fn begin_sum_pair(&mut self, pair: [f32; 2]) -> Self::SumPair;
-
-    /// As [`sum_pair`](Team::sum_pair).
-    fn end_sum_pair(&mut self, sums: Self::SumPair) -> [f32; 2];
+    fn sum_pair(&mut self, pair: [f32; 2]) -> [f32; 2];
 
     /// Whether something that all threads of a team agree about holds for any of the teams that go from row to row together;
     /// valid in all their threads.
@@ -132,16 +119,9 @@ impl<const LANES: u32> Team for Lanes<LANES> {
         warp::sum_of_lanes::<LANES>(value)
     }
 
-    type SumPair = [f32; 2];
-
     #[inline(always)]
-    fn begin_sum_pair(&mut self, [first, second]: [f32; 2]) -> [f32; 2] {
+    fn sum_pair(&mut self, [first, second]: [f32; 2]) -> [f32; 2] {
         [self.sum(first), self.sum(second)]
-    }
-
-    #[inline(always)]
-    fn end_sum_pair(&mut self, sums: [f32; 2]) -> [f32; 2] {
-        sums
     }
 
     #[inline(always)]
@@ -201,16 +181,9 @@ impl Team for Block {
         block::sum(value, &mut self.scratch)
     }
 
-    type SumPair = block::SumPair;
-
     #[inline(always)]
-    fn begin_sum_pair(&mut self, pair: [f32; 2]) -> block::SumPair {
-        block::begin_sum_pair(pair, &mut self.scratch)
-    }
-
-    #[inline(always)]
-    fn end_sum_pair(&mut self, sums: block::SumPair) -> [f32; 2] {
-        block::end_sum_pair(sums)
+    fn sum_pair(&mut self, pair: [f32; 2]) -> [f32; 2] {
+        block::sum_pair(pair, &mut self.scratch)
     }
 
     #[inline(always)]
@@ -280,16 +253,9 @@ impl Team for Blocks {
         sum
     }
 
-    type SumPair = cluster::SumPair;
-
     #[inline(always)]
-    fn begin_sum_pair(&mut self, pair: [f32; 2]) -> cluster::SumPair {
-        cluster::begin_sum_pair(pair, &mut self.scratch)
-    }
-
-    #[inline(always)]
-    fn end_sum_pair(&mut self, sums: cluster::SumPair) -> [f32; 2] {
-        cluster::end_sum_pair(sums)
+    fn sum_pair(&mut self, pair: [f32; 2]) -> [f32; 2] {
+        cluster::sum_pair(pair, &mut self.scratch)
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::backward::Args;
 use isonorm_kernels::rows::key::{Kernel, Key};
 use isonorm_kernels::rows::parameters::Affine;
-use isonorm_kernels::rows::ring::MOST_BEHIND;
+use isonorm_kernels::rows::ring::MOST_SLOTS;
 use isonorm_kernels::rows::statistics::Op;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::rows::{Data, gather};
@@ -63,7 +63,11 @@ impl<T: Data> Case<T> {
             kernel,
             threads,
             cluster: cluster(&kernel.key),
-            slots: kernel.key.slots(columns as u32 % (MOST_BEHIND + 1)).unwrap_or(0),
+            slots: if kernel.key.has_slots() {
+                1 + columns as u32 % MOST_SLOTS
+            } else {
+                0
+            },
             rows: 7,
             columns,
             residual: false,

@@ -6,7 +6,7 @@ use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::forward::Args;
 use isonorm_kernels::rows::key::Kernel;
 use isonorm_kernels::rows::parameters::{Affine, Sharing};
-use isonorm_kernels::rows::ring::MOST_BEHIND;
+use isonorm_kernels::rows::ring::MOST_SLOTS;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_math::Activation;
 
@@ -102,7 +102,11 @@ impl<T: Data> Case<T> {
             activation: Activation::Identity,
             in_place: false,
             blocks,
-            kept: kernel.key.slots(columns as u32 % (MOST_BEHIND + 1)).unwrap_or(0),
+            kept: if kernel.key.has_slots() {
+                1 + columns as u32 % MOST_SLOTS
+            } else {
+                0
+            },
             seed: columns as u64,
         }
     }

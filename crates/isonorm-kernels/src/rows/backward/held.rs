@@ -108,24 +108,26 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         ring.commit();
     }
 
-    /// The row that has come to a slot; nothing where there is none.
+    /// The row that has come; nothing where there is none.
     #[inline(always)]
-    pub(super) unsafe fn arrived(&self, ring: &Ring<S::Access, V>, row: u64, slot: u32) -> Loaded<T, S::Access, V> {
+    pub(super) unsafe fn arrived(&self, ring: &mut Ring<S::Access, V>, row: u64) -> Loaded<T, S::Access, V> {
         let mut loaded = Loaded::nothing();
+        ring.wait();
         if row < self.args.rows {
             unrolled::<V>(|v| {
                 if self.has(v) {
                     // SAFETY: this thread has fetched it.
                     unsafe {
-                        loaded.x[v] = ring.arrived::<T>(slot, 0, v);
-                        loaded.dy[v] = ring.arrived::<T>(slot, 1, v);
+                        loaded.x[v] = ring.arrived::<T>(0, v);
+                        loaded.dy[v] = ring.arrived::<T>(1, v);
                         if self.has_residual() {
-                            loaded.residual[v] = ring.arrived::<T>(slot, 2, v);
+                            loaded.residual[v] = ring.arrived::<T>(2, v);
                         }
                     }
                 }
             });
         }
+        ring.advance();
         loaded
     }
 }

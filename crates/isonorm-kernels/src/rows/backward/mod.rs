@@ -8,8 +8,7 @@
 //! z is computed again from x, with the mean and rstd that the forward pass saved. Of a residual stream x is the stream, and the
 //! gradient that comes in for it is added to dx, which is then that of both summands.
 //!
-//! With [`Spec::AHEAD`], x and dy of the rows that come next are on their way to shared memory; and a team of several warps finishes
-//! a row when the sums of the next one are under way, so that nobody waits.
+//! With [`Spec::AHEAD`], x and dy of the rows that come next are on their way to shared memory.
 //!
 //! The gradients of weight and bias are sums over rows: a team adds up its own in registers, a block those of its teams, and
 //! [`gather`](super::gather) those of blocks, or clusters, in a fixed order.
@@ -30,7 +29,7 @@ use super::lanes::{Lanes, computed, unrolled};
 use super::parameters::{Affine, Parameters};
 use super::ring::Ring;
 use super::statistics::{Op, Statistics};
-use super::team::{Owner, Owns, Team};
+use super::team::Team;
 use crate::simt;
 
 /// Weight and bias as a thread has them.
@@ -81,7 +80,7 @@ pub struct Args<T> {
     pub dresidual_stride: u64,
     /// The activation, of the class that the kernel is for.
     pub activation: Told,
-    /// Rows that shared memory has room for, where they come ahead; see [`Key::slots`](super::key::Key::slots).
+    /// Rows that shared memory has room for, where they come ahead: at least 1, at most [`MOST_SLOTS`](super::ring::MOST_SLOTS).
     pub slots: u32,
 }
 
@@ -101,8 +100,7 @@ pub unsafe fn backward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args
     let mut sums = Sums::zero();
     // SAFETY: the caller's.
     let mut ahead = unsafe { walk.normalizer(first_row + own_row) };
-    let lag = u32::from(lags::<S>());
-    let mut ring = Ring::new(S::Team::SHARED_BYTES, S::Epilogue::CLASS.tensors(), args.slots, lag);
+    let mut ring = Ring::new(S::Team::SHARED_BYTES, S::Epilogue::CLASS.tensors(), args.slots);
     let behind = ring.behind();
     if S::AHEAD {
         let mut rows = 0;
@@ -112,8 +110,6 @@ pub unsafe fn backward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args
             rows += 1;
         }
     }
-    // The row before, whose sums may be under way.
-    let mut before = None;
     while first_row < args.rows {
         // Opaque as in the forward pass.
         let row = simt::opaque_64(first_row) + own_row;
@@ -122,43 +118,17 @@ pub unsafe fn backward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args
         // SAFETY: the caller's.
         unsafe {
             ahead = walk.normalizer(first_row + own_row);
-            if !S::AHEAD {
-                let loaded = walk.load(row);
-                walk.row(&mut team, &parameters, &mut sums, (row, &loaded, normalizer));
-                continue;
-            }
-            walk.fetch(&ring, row + u64::from(behind) * step, ring.slot(behind));
-            ring.wait();
-            let loaded = walk.arrived(&ring, row, ring.slot(0));
-            if lags::<S>() {
-                let own = walk.begin(&mut team, &parameters, &mut sums, &loaded, normalizer);
-                if let Some((row, normalizer, own)) = before {
-                    let loaded = walk.arrived(&ring, row, ring.slot_before(1));
-                    walk.end(&mut team, &parameters, (row, &loaded, normalizer), own);
-                }
-                before = Some((row, normalizer, own));
+            let loaded = if S::AHEAD {
+                walk.fetch(&ring, row + u64::from(behind) * step, ring.slot(behind));
+                walk.arrived(&mut ring, row)
             } else {
-                walk.row(&mut team, &parameters, &mut sums, (row, &loaded, normalizer));
-            }
-            ring.advance();
+                walk.load(row)
+            };
+            walk.row(&mut team, &parameters, &mut sums, (row, &loaded, normalizer));
         }
     }
     // SAFETY: the caller's.
-    unsafe {
-        if let Some((row, normalizer, own)) = before {
-            let loaded = walk.arrived(&ring, row, ring.slot_before(1));
-            walk.end(&mut team, &parameters, (row, &loaded, normalizer), own);
-        }
-        walk.leave(&team, &sums);
-    }
-}
-
-/// Whether a row is finished one row later: then nobody waits for the sums. For teams of several warps; not where there may be an
-/// activation, whose derivative would be computed twice.
-#[inline(always)]
-pub(super) const fn lags<S: Spec<Team: Team>>() -> bool {
-    let waits = !matches!(S::Team::OWNER, Owner::Lanes(_));
-    waits && S::AHEAD && matches!(S::Epilogue::CLASS, Class::Plain)
+    unsafe { walk.leave(&team, &sums) };
 }
 
 impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
@@ -193,52 +163,17 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         (row, loaded, normalizer): (u64, &Loaded<T, S::Access, V>, Normalizer<f32>),
     ) {
         let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
-        // SAFETY: the caller's, here and below.
-        unsafe {
-            if S::Epilogue::CLASS == Class::Plain {
-                let own = self.begin(team, parameters, sums, loaded, normalizer);
-                self.end(team, parameters, (row, loaded, normalizer), own);
-                return;
-            }
-            let g = self.behind_activation(loaded, parameters, xhat);
-            let own = self.add(parameters, sums, xhat, |v| g[v]);
-            let coefficients = self.coefficients(team.sum_pair(own));
-            if row < self.args.rows {
-                self.finish(parameters, xhat, |v| g[v], normalizer.rstd, coefficients, row);
-            }
-        }
-    }
-
-    /// The first half of a row without an activation, up to its sums.
-    #[inline(always)]
-    unsafe fn begin(
-        &self,
-        team: &mut S::Team,
-        parameters: &ParametersOf<T, S, V>,
-        sums: &mut Sums<Numbers<T, S>, V>,
-        loaded: &Loaded<T, S::Access, V>,
-        normalizer: Normalizer<f32>,
-    ) -> <S::Team as Team>::SumPair {
-        let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
-        let g = |v: usize| S::Access::unpack::<T>(loaded.dy[v]);
+        // SAFETY: the caller's.
+        let behind_activation = unsafe { self.behind_activation(loaded, parameters, xhat) };
+        // Without an activation unpacked again wherever it is needed, so that it takes no registers in between.
+        let g = |v: usize| match S::Epilogue::CLASS {
+            Class::Plain => S::Access::unpack::<T>(loaded.dy[v]),
+            Class::Piecewise | Class::Any => behind_activation[v],
+        };
         // SAFETY: the caller's.
         let own = unsafe { self.add(parameters, sums, xhat, g) };
-        team.begin_sum_pair(own)
-    }
-
-    /// The second half.
-    #[inline(always)]
-    unsafe fn end(
-        &self,
-        team: &mut S::Team,
-        parameters: &ParametersOf<T, S, V>,
-        (row, loaded, normalizer): (u64, &Loaded<T, S::Access, V>, Normalizer<f32>),
-        own: <S::Team as Team>::SumPair,
-    ) {
-        let coefficients = self.coefficients(team.end_sum_pair(own));
+        let coefficients = self.coefficients(team.sum_pair(own));
         if row < self.args.rows {
-            let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
-            let g = |v: usize| S::Access::unpack::<T>(loaded.dy[v]);
             // SAFETY: the caller's.
             unsafe { self.finish(parameters, xhat, g, normalizer.rstd, coefficients, row) };
         }
@@ -314,7 +249,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         }
     }
 
-    /// g = dy · act′(z) of the parts that the row has.
+    /// g = dy · act′(z) of the parts that the row has, where there may be an activation.
     #[inline(always)]
     unsafe fn behind_activation(
         &self,
@@ -323,6 +258,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         xhat: impl Fn(usize) -> Numbers<T, S>,
     ) -> [Numbers<T, S>; V] {
         let mut g = [Numbers::<T, S>::splat(0.0); V];
+        if S::Epilogue::CLASS == Class::Plain {
+            return g;
+        }
         unrolled::<V>(|v| {
             if self.has(v) {
                 // SAFETY: the caller's.

@@ -131,7 +131,7 @@ pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<
     // SAFETY: the caller's.
     let mut parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span) };
     let mut ahead = None;
-    let mut ring = Ring::new(S::Team::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.kept, 0);
+    let mut ring = Ring::new(S::Team::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.kept);
     let mut first = [T::default(); 2];
     if S::AHEAD && S::Team::RING {
         first = walk.first(first_row + own_row);

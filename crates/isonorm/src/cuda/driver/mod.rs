@@ -47,7 +47,7 @@ fn initialize() -> Result<Table> {
         Ok(table) => table,
         Err(function) => {
             return missing(format!(
-                "the CUDA driver has no {function}; one for CUDA 12.0 or newer is needed"
+                "the CUDA driver has no {function}; one for CUDA 12.1 or newer is needed"
             ));
         }
     };

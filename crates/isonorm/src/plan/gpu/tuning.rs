@@ -24,8 +24,8 @@ pub(super) struct Registers {
     /// How many accesses a thread makes to a row that a cluster owns, and threads of its blocks: tried in order, with as few
     /// blocks as hold the row.
     pub(super) blocks: Shapes,
-    /// Rows on their way to shared memory behind the one that comes next, at most, where they come ahead.
-    pub(super) behind: u32,
+    /// Rows that shared memory has room for, at most, where they come ahead there.
+    pub(super) slots: u32,
     /// Accesses of 16 bytes to a row that lanes own, at most: a block of two warps does better with more.
     pub(super) lanes_accesses: u64,
     /// Blocks of a grid that does not load ahead and keeps no parameters, as multiples of what a GPU's threads hold: with few
@@ -43,7 +43,7 @@ pub(super) const FORWARD: Registers = Registers {
     elements: &[(8, 128..=512), (8, 32..=512)],
     most_f32_threads: 256,
     blocks: &[(4, 64..=256), (4, 64..=512)],
-    behind: 2,
+    slots: 3,
     lanes_accesses: 96,
     waves: 8,
     least_rows: 1,
@@ -57,7 +57,7 @@ pub(super) const BACKWARD: Registers = Registers {
     elements: &[(4, 128..=512), (4, 32..=512)],
     most_f32_threads: 512,
     blocks: &[(2, 64..=256), (2, 64..=512)],
-    behind: 1,
+    slots: 2,
     lanes_accesses: 96,
     waves: 1,
     least_rows: 2,

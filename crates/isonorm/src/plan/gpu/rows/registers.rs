@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::Pass;
-use isonorm_kernels::rows::ring::MOST_BEHIND;
+use isonorm_kernels::rows::ring::MOST_SLOTS;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
@@ -168,20 +168,17 @@ pub(super) fn kernel(rows: &Rows<'_>, choice: Choice, teams: u64, kept: u32) -> 
     kernel
 }
 
-/// Slots for rows in shared memory, where they come ahead: for as many as there is room for without fewer blocks at once.
+/// Slots for rows in shared memory, where they come ahead there: as many as there is room for without fewer blocks at once.
 pub(super) fn slots(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> u32 {
     let Choice { listed, threads, .. } = choice;
-    let key = &listed.key;
-    let Some(fewest) = key.slots(0) else { return 0 };
+    if !listed.key.has_slots() {
+        return 0;
+    }
+    let resident = |slots| rows.resident_blocks(listed, threads, slots);
     let fits = |&slots: &u32| {
-        let resident = |slots| rows.resident_blocks(listed, threads, slots);
-        key.shared_bytes(threads, slots) <= rows.gpu.shared_bytes_per_block && resident(slots) == resident(fewest)
+        listed.key.shared_bytes(threads, slots) <= rows.gpu.shared_bytes_per_block && resident(slots) == resident(1)
     };
-    let behind = (1..=tuning.behind.min(MOST_BEHIND)).rev();
-    behind
-        .filter_map(|behind| key.slots(behind))
-        .find(fits)
-        .unwrap_or(fewest)
+    (2..=tuning.slots.min(MOST_SLOTS)).rev().find(fits).unwrap_or(1)
 }
 
 fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
