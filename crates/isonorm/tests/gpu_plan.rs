@@ -190,6 +190,9 @@ fn a_backward_pass_sums_in_the_workspace_and_adds_up() {
     assert_eq!(traffic.moved_bytes, traffic.compulsory_bytes + 2 * sums as u64);
     let misaligned: Vec<_> = plan.misaligned_kernels().iter().map(|kernel| kernel.family).collect();
     assert_eq!(misaligned, ["rows_sweeps_elements", "rows_gather"], "{plan}");
+    // Few sums of each column need few threads.
+    let long = self::plan("layernorm x=1024x65536 dtype=bf16 pass=backward");
+    assert!(long.kernels()[1].block < second.block, "{long}");
     let plain = self::plan("rmsnorm x=64x64 affine=none pass=backward");
     assert_eq!((plain.kernels().len(), plain.workspace_bytes()), (1, 0));
 }

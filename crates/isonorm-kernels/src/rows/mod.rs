@@ -13,7 +13,7 @@
 //! | [`statistics`] | from a row to what it is normalized with |
 //! | `ring` | rows that come ahead, in shared memory |
 //! | `sums` | what a thread adds up of a long row |
-//! | [`parameters`] | weight and bias of a row |
+//! | [`parameters`], `run_of` | weight and bias of a row, or of its runs |
 //! | [`epilogue`] | activations |
 //! | `lanes` | a few numbers side by side |
 //! | `list`, [`key`] | which kernels there are, and what the host knows of them |
@@ -30,6 +30,7 @@ pub(crate) mod list;
 pub mod long;
 pub mod parameters;
 pub mod ring;
+mod run_of;
 pub mod spread;
 pub mod statistics;
 mod sums;

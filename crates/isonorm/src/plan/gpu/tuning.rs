@@ -103,5 +103,6 @@ pub(super) const SWEEPS: Sweeps = Sweeps {
     least_share_bytes: 4 << 10,
 };
 
-/// Threads of a block that adds up what the teams of a backward pass have summed.
-pub(super) const GATHER_THREADS: u32 = 512;
+/// Warps of a block that adds up what the blocks of a backward pass have summed, at most, and what each adds up at least.
+pub(super) const MOST_GATHER_WARPS: u64 = 16;
+pub(super) const GATHER_PARTS: u64 = 8;

@@ -4,7 +4,7 @@ use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::gather;
 use isonorm_kernels::simt::WARP;
 
-use super::super::tuning::{self, GATHER_THREADS};
+use super::super::tuning::{self, GATHER_PARTS, MOST_GATHER_WARPS};
 use super::registers::{Choice, by_block, by_blocks, by_lanes, kernel, slots, teams};
 use super::{Backward, Kernel, MOST_BLOCKS, Rows, Schedule, Work};
 use crate::DType;
@@ -44,7 +44,7 @@ fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
         kernels: Vec::new(),
     };
     if rows.has_parameters {
-        kernels.push(gather(rows.dtype, rows.columns));
+        kernels.push(gather(rows.dtype, parts, rows.columns));
         schedule.workspace_bytes = 2 * sums_bytes;
         // Written and read.
         schedule.again_bytes = 2 * 2 * sums_bytes as u64;
@@ -53,17 +53,19 @@ fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
     schedule
 }
 
-/// A warp's width of columns a block, for the weight and for the bias in turn.
-pub(super) fn gather(dtype: DType, columns: u64) -> Kernel {
+/// A warp's width of columns a block, for the weight and for the bias in turn; warps that share the parts of a column.
+pub(super) fn gather(dtype: DType, parts: u64, columns: u64) -> Kernel {
     let blocks = 2 * columns.div_ceil(WARP.into());
+    let warps = parts.div_ceil(GATHER_PARTS).clamp(1, MOST_GATHER_WARPS);
+    let threads = warps as u32 * WARP;
     Kernel {
         family: "rows_gather",
         dtype,
         entry: "gather",
         grid: blocks.min(MOST_BLOCKS) as u32,
-        block: GATHER_THREADS,
+        block: threads,
         cluster: 1,
-        shared_bytes: gather::shared_bytes(GATHER_THREADS),
+        shared_bytes: gather::shared_bytes(threads),
         resident: false,
     }
 }

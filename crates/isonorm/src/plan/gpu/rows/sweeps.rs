@@ -158,7 +158,7 @@ fn schedule(
     };
     let mut kernels = vec![kernel; if apart { 2 } else { 1 }];
     if rows.has_parameters {
-        kernels.push(gather(rows.dtype, parameters_in_all));
+        kernels.push(gather(rows.dtype, gathered, parameters_in_all));
     }
     // What is not kept is read again.
     let tiles = division.tiles(rows, listed).max(1);
