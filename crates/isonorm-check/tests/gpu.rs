@@ -119,13 +119,21 @@ fn long_rows_in_blocks_clusters_and_the_grid() {
         ("layernorm x=2x8192 dtype=f32 act=gelu residual=add", "rows/block"),
         ("layernorm x=5x8200 dtype=f32 act=gelu", "rows/alone"),
         ("layernorm x=2x16000 dtype=f32 act=silu residual=add", "rows/grid"),
-        ("layernorm x=2x20000 dtype=f32", "rows/cluster"),
-        ("rmsnorm x=2x30000 dtype=f32", "rows/cluster"),
+        ("layernorm x=5x20000 dtype=f32", "rows/blocks"),
+        ("rmsnorm x=2x40000 dtype=bf16 param=bf16", "rows/blocks"),
+        ("layernorm x=1x70000 dtype=f32", "rows/cluster"),
+        ("rmsnorm x=1x80000 dtype=f32", "rows/cluster"),
         ("layernorm x=1x110000 dtype=f32 data=offset:1000", "rows/grid"),
         ("rmsnorm x=1x230000 dtype=bf16 param=bf16 act=tanh", "rows/grid"),
         ("groupnorm x=3x8x50x50 groups=2 dtype=f32 act=silu", "rows/alone"),
-        ("groupnorm x=1x6x64x64 groups=1 dtype=f32", "rows/cluster"),
-        ("groupnorm x=3x2x152x152 groups=2 dtype=f16", "rows/alone"),
+        ("groupnorm x=5x6x64x64 groups=1 dtype=f32", "rows/blocks"),
+        ("groupnorm x=3x2x152x152 groups=2 dtype=f16", "rows/blocks"),
+        ("groupnorm x=1x6x112x112 groups=1 dtype=f32", "rows/cluster"),
+        ("layernorm x=5x10000 dtype=f32 pass=backward", "rows/blocks"),
+        (
+            "rmsnorm x=4x20000 dtype=bf16 act=gelu residual=add pass=backward",
+            "rows/blocks",
+        ),
     ];
     long_rows(&tiny(90), &problems);
 }
@@ -137,6 +145,7 @@ fn without_clusters_the_grid_shares_rows() {
         ("layernorm x=7x20000 dtype=f32 act=relu", "rows/grid"),
         ("rmsnorm x=2x20000 dtype=f32 residual=add", "rows/grid"),
         ("groupnorm x=3x4x128x128 groups=2 dtype=f32", "rows/grid"),
+        ("groupnorm x=3x2x152x152 groups=2 dtype=f16", "rows/alone"),
     ];
     long_rows(&tiny(86), &problems);
 }
