@@ -110,15 +110,15 @@ pub(super) fn by_blocks(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Re
             })
         })
     };
-    let of_shape = |(accesses, range): &(u32, RangeInclusive<u32>)| {
-        let clusters = CLUSTERS.into_iter();
-        clusters.clone().find_map(|cluster| choice(*accesses, range, cluster))
-    };
-    let found = tuning.blocks.iter().find_map(of_shape);
+    let mut shapes = tuning.blocks.iter();
+    let found = shapes.find_map(|(accesses, range)| {
+        let mut clusters = CLUSTERS.into_iter();
+        clusters.find_map(|cluster| choice(*accesses, range, cluster))
+    });
     found.ok_or_else(|| does_not_hold(rows, "the blocks of a cluster", width))
 }
 
-/// The fewest threads in the range with which blocks of a cluster hold a row.
+/// The fewest threads in the range with which a block, or the blocks of a cluster, hold a row.
 fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>, cluster: u32) -> Option<u32> {
     let key = &listed.key;
     let of_thread = key.accesses * key.access_elements(rows.bytes()) * cluster;
@@ -151,8 +151,8 @@ pub(super) fn teams(rows: &Rows<'_>, choice: Choice, tuning: &Registers, kept: u
     };
     let teams = u64::from(listed.key.teams(threads));
     let busy = u64::from(rows.gpu.sms / cluster).max(1);
-    let few = (rows.rows / (teams * tuning.least_rows)).max(busy);
-    rows.rows.div_ceil(teams).min(few).min(most)
+    let worth = rows.rows.div_ceil(teams * tuning.least_rows).max(busy);
+    rows.rows.div_ceil(teams).min(worth).min(most)
 }
 
 /// The kernel, for so many blocks that share no row, or clusters.
