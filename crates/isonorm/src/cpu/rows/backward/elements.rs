@@ -7,7 +7,7 @@ use isonorm_math::{Element, Normalizer, Real};
 use super::{GroupSums, Means, Piece, RowsBackward, Sweep};
 use crate::cpu::crew::Crew;
 use crate::cpu::elementwise::{
-    AffineMap, All, BackwardSpace, Each, GradientVisitor, Gradients, InputGradient, Results,
+    AffineMap, All, BackwardSpace, Coefficient, Each, Gradient, GradientVisitor, Gradients, InputGradient, Results,
 };
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::{Folded, GradientLanes, add_rows};
@@ -96,25 +96,38 @@ enum Sums<'s, A> {
 impl<A: Real> GradientVisitor<A> for SweepChunk<'_, '_, A> {
     #[inline(always)]
     fn visit<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>) {
+        // Where the length is a constant, loops over a row are unrolled and its sums never leave the registers.
+        match self.a.weight.0.len() {
+            64 => self.sweep(gradients, results, 64),
+            len => self.sweep(gradients, results, len),
+        }
+    }
+}
+
+impl<A: Real> SweepChunk<'_, '_, A> {
+    /// Sweeps over rows of `len` elements.
+    #[inline(always)]
+    fn sweep<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>, len: usize) {
+        let a = self.a.part(0, len);
         if let Some(sums) = &mut self.sums {
             match sums {
-                Sums::Lanes(lanes) => lanes.add_weighted(gradients.row(0), self.a.weight),
+                Sums::Lanes(lanes) => lanes.add_weighted(gradients.row(0), a.weight),
                 Sums::Rows([gx, g]) => {
-                    for (row, (gx, g)) in gx.iter_mut().zip(g).take(gradients.rows()).enumerate() {
+                    for row in 0..gradients.rows().min(BATCH) {
                         let mut lanes = GradientLanes::new();
-                        lanes.add_weighted(gradients.row(row), self.a.weight);
-                        [*gx, *g] = lanes.fold();
+                        lanes.add_weighted(gradients.row(row).part(0, len), a.weight);
+                        [gx[row], g[row]] = lanes.fold();
                     }
                 }
             }
         }
         // A loop of its own, for one that also stores would not keep the lanes in registers.
         if let Some([dweight, dbias]) = &mut self.parameters {
-            add_rows(gradients, [&mut **dweight, &mut **dbias]);
+            add_rows(gradients, [&mut dweight[..len], &mut dbias[..len]]);
         }
-        results.write_rows((gradients, self.a.weight.0.len()), |row| InputGradient {
+        results.write_rows((gradients, len), |row| InputGradient {
             n: self.normalizers[row],
-            a: self.a,
+            a,
             means: self.means[row],
         });
     }
