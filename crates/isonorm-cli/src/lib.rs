@@ -17,6 +17,7 @@
 //! One module a subcommand (private); [`io`] reads and writes tensors in files,
 //! [`fuzz`] is what the fuzz targets call.
 
+mod allocator;
 mod bench;
 mod call;
 mod cli;
@@ -36,4 +37,5 @@ mod stats;
 mod table;
 mod verify;
 
+pub use allocator::LineAllocator;
 pub use cli::main;

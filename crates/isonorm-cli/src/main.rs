@@ -2,6 +2,11 @@
 
 use std::process::ExitCode;
 
+use isonorm_cli::LineAllocator;
+
+#[global_allocator]
+static ALLOCATOR: LineAllocator = LineAllocator;
+
 fn main() -> ExitCode {
     isonorm_cli::main(std::env::args_os())
 }

@@ -252,6 +252,39 @@ pub(super) fn add_rows<A: Real, G: Gradients<A>>(gradients: G, [dweight, dbias]:
     }
 }
 
+/// Adds up rows of `LEN` elements both ways: each, weighted, as [`GradientLanes`] would, and all of them as [`add_rows`] would.
+#[inline(always)]
+pub(super) fn fold_and_add_rows<A: Real, G: Gradients<A>, const LEN: usize>(
+    gradients: G,
+    weight: Each<'_, A>,
+    [gx, g]: &mut [[Folded<A>; BATCH]; 2],
+    [dweight, dbias]: [&mut [A]; 2],
+) {
+    let weight = weight.part(0, LEN);
+    let (mut of_weight, mut of_bias) = ([A::ZERO; LEN], [A::ZERO; LEN]);
+    of_weight.copy_from_slice(&dweight[..LEN]);
+    of_bias.copy_from_slice(&dbias[..LEN]);
+    for row in 0..gradients.rows().min(BATCH) {
+        let gradient = gradients.row(row).part(0, LEN);
+        let (mut gx_lanes, mut g_lanes) = ([A::ZERO; PAIR_LANES], [A::ZERO; PAIR_LANES]);
+        for start in (0..LEN).step_by(PAIR_LANES) {
+            let (gradient, weight) = (gradient.part(start, PAIR_LANES), weight.part(start, PAIR_LANES));
+            for i in 0..PAIR_LANES {
+                let (xhat, g) = gradient.at(i);
+                of_weight[start + i] = g.mul_add(xhat, of_weight[start + i]);
+                of_bias[start + i] += g;
+                let wg = g * weight.at(i);
+                gx_lanes[i] = wg.mul_add(xhat, gx_lanes[i]);
+                g_lanes[i] += wg;
+            }
+        }
+        gx[row] = Lanes(gx_lanes).fold();
+        g[row] = Lanes(g_lanes).fold();
+    }
+    dweight[..LEN].copy_from_slice(&of_weight);
+    dbias[..LEN].copy_from_slice(&of_bias);
+}
+
 /// The gradient times the weight of each element.
 #[derive(Clone, Copy)]
 struct Weighted<'w, G, A> {

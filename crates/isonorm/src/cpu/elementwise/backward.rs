@@ -1,7 +1,7 @@
 use isonorm_math::activation::{Identity, Relu};
-use isonorm_math::normalize::input_gradient;
-use isonorm_math::{Activation, BackwardCoefficients, Element, Normalizer, Pointwise, Real};
+use isonorm_math::{Activation, Element, Normalizer, Pointwise, Real};
 
+use super::input_gradient::Results;
 use super::output::{Output, OutputSpace, Route};
 use super::{AffineMap, CHUNK, Chunks, Coefficient, Deactivate, Dest, Each, NoResidual, Residual, Source};
 use crate::cpu::isa::Vectors;
@@ -32,33 +32,6 @@ pub(in crate::cpu) trait Gradients<A>: Copy {
 pub(in crate::cpu) trait GradientVisitor<A> {
     /// Does it.
     fn visit<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>);
-}
-
-/// Where the results of a chunk go; `None` where they are not wanted.
-pub(in crate::cpu) struct Results<'r, A> {
-    dx: Option<&'r mut [A]>,
-    dresidual: Option<&'r mut [A]>,
-    /// What to fetch while they are computed.
-    ahead: Lookahead,
-}
-
-impl<A> Results<'_, A> {
-    /// Where those of the `index`-th row of `len` elements go.
-    #[inline(always)]
-    fn row(&mut self, index: usize, len: usize) -> Results<'_, A> {
-        let (start, end) = (index * len, (index + 1) * len);
-        Results {
-            dx: match &mut self.dx {
-                Some(to) => Some(&mut to[start..end]),
-                None => None,
-            },
-            dresidual: match &mut self.dresidual {
-                Some(to) => Some(&mut to[start..end]),
-                None => None,
-            },
-            ahead: self.ahead.row(index, len),
-        }
-    }
 }
 
 /// Computed from the tensors wherever it is needed: cheaper than to store it, where the activation is.
@@ -365,84 +338,5 @@ fn preactivation<A: Real, W: Coefficient<AffineMap<A>>, R: Residual<A>>(xhat: &[
     let (xhat, a, residual) = (&xhat[..len], a.part(0, len), residual.part(0, len));
     for i in 0..len {
         z[i] = residual.add(i, a.at(i).apply(xhat[i]));
-    }
-}
-
-/// What the gradient of the input is computed with, besides that of the normalized.
-#[derive(Clone, Copy)]
-pub(in crate::cpu) struct InputGradient<N, W, M> {
-    pub(in crate::cpu) n: N,
-    pub(in crate::cpu) a: W,
-    pub(in crate::cpu) means: M,
-}
-
-impl<N: Copy, W: Copy, M: Copy> InputGradient<N, W, M> {
-    /// Writes `dx = rstd·(w·g − mean_g − x̂·mean_gx)`, and the gradient of the residual, `g`, where they are wanted.
-    #[inline(always)]
-    #[expect(
-        clippy::needless_range_loop,
-        reason = "with an iterator the bounds checks of the coefficients would stay in the loop"
-    )]
-    pub(in crate::cpu) fn write<A, G>(self, gradient: G, results: Results<'_, A>)
-    where
-        A: Real,
-        G: Gradient<A>,
-        N: Coefficient<Normalizer<A>>,
-        W: Coefficient<AffineMap<A>>,
-        M: Coefficient<BackwardCoefficients<A>>,
-    {
-        if let Some(to) = results.dresidual {
-            let gradient = gradient.part(0, to.len());
-            for i in 0..to.len() {
-                to[i] = gradient.at(i).1;
-            }
-        }
-        if let Some(to) = results.dx {
-            let InputGradient { n, a, means } = self;
-            for (start, len) in results.ahead.steps(to.len()) {
-                let (to, gradient) = (&mut to[start..start + len], gradient.part(start, len));
-                let (n, a, means) = (n.part(start, len), a.part(start, len), means.part(start, len));
-                for i in 0..len {
-                    let (xhat, g) = gradient.at(i);
-                    to[i] = input_gradient(g * a.at(i).weight, xhat, n.at(i).rstd, means.at(i));
-                }
-            }
-        }
-    }
-}
-
-impl<A> Results<'_, A> {
-    /// Writes the results of every row; `with(index)` is what they are computed with.
-    #[inline(always)]
-    pub(in crate::cpu) fn write_rows<G, N, W, M>(
-        mut self,
-        (gradients, len): (G, usize),
-        with: impl Fn(usize) -> InputGradient<N, W, M>,
-    ) where
-        A: Real,
-        G: Gradients<A>,
-        N: Coefficient<Normalizer<A>>,
-        W: Coefficient<AffineMap<A>>,
-        M: Coefficient<BackwardCoefficients<A>>,
-    {
-        if self.dx.is_some() || self.dresidual.is_some() {
-            for row in 0..gradients.rows() {
-                with(row).write(gradients.row(row), self.row(row, len));
-            }
-        }
-    }
-}
-
-/// Writing the results is all that is done, of one row.
-impl<A, N, W, M> GradientVisitor<A> for InputGradient<N, W, M>
-where
-    A: Real,
-    N: Coefficient<Normalizer<A>>,
-    W: Coefficient<AffineMap<A>>,
-    M: Coefficient<BackwardCoefficients<A>>,
-{
-    #[inline(always)]
-    fn visit<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>) {
-        self.write(gradients.row(0), results);
     }
 }

@@ -6,12 +6,12 @@
 
 mod backward;
 mod forward;
+mod input_gradient;
 mod output;
 
-pub(super) use backward::{
-    BackwardElements, BackwardSpace, Gradient, GradientVisitor, Gradients, InputGradient, Results,
-};
+pub(super) use backward::{BackwardElements, BackwardSpace, Gradient, GradientVisitor, Gradients};
 pub(super) use forward::ForwardElements;
+pub(super) use input_gradient::{InputGradient, Results};
 pub(super) use output::OutputSpace;
 
 use isonorm_math::normalize::affine;

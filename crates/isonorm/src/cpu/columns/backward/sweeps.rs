@@ -12,6 +12,9 @@ use crate::cpu::elementwise::{
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
 
+/// Lanes whose sums fit the registers of the widest vectors.
+const REGISTER_LANES: usize = 64;
+
 /// The first sweep over some rows of a tile: the sums; and the results, when they do not depend on the sums. Made where no
 /// other task touches these rows, nor (by row) the accumulators of this chunk.
 pub(super) struct SumRows<'p, 'a, 's, T: Element> {
@@ -54,6 +57,7 @@ impl<T: Element> Kernel for SumRows<'_, '_, '_, T> {
                     let mut of_row = GradientLanes::new();
                     let mut visitor = SumLine {
                         len: at.1,
+                        width: layout.width(),
                         sums: &mut sums,
                         of_row: Some((parameters.weight, &mut of_row)),
                         write: InputGradient { n, a, means: none },
@@ -71,6 +75,7 @@ impl<T: Element> Kernel for SumRows<'_, '_, '_, T> {
                     let (n, a) = (normalizer.first(at.1), parameters.first(at.1));
                     let mut visitor = SumLine {
                         len: at.1,
+                        width: layout.width(),
                         sums: &mut sums,
                         of_row: None,
                         write: InputGradient { n, a, means: none },
@@ -144,6 +149,8 @@ impl<T: Element> Kernel for WriteRows<'_, '_, '_, T> {
 /// The first sweep over a line.
 struct SumLine<'s, A, N, W, M> {
     len: usize,
+    /// Columns of the tile, whose rows the line is made of.
+    width: usize,
     sums: &'s mut LaneSums<A>,
     /// What the sums of the columns are weighted by, and the sums of the row, when parameters differ by row.
     of_row: Option<(A, &'s mut GradientLanes<A>)>,
@@ -161,13 +168,15 @@ where
     fn visit<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>) {
         let SumLine {
             len,
+            width,
             sums,
             of_row,
             write,
         } = self;
         let (gradient, len) = (gradients.row(0), *len);
-        let (of_line, gx_sums, g_sums) = (gradient.part(0, len), &mut sums.gx[..len], &mut sums.g[..len]);
+        let (gx_sums, g_sums) = (&mut sums.gx[..len], &mut sums.g[..len]);
         if let Some((weight, of_row)) = of_row {
+            let of_line = gradient.part(0, len);
             for i in 0..len {
                 let (xhat, g) = of_line.at(i);
                 let wg = g * *weight;
@@ -175,7 +184,10 @@ where
                 g_sums[i] += wg;
             }
             of_row.add(gradient, len);
+        } else if REGISTER_LANES.is_multiple_of(*width) && len.is_multiple_of(REGISTER_LANES) {
+            add_stretches(gradient, gx_sums, g_sums);
         } else {
+            let of_line = gradient.part(0, len);
             for i in 0..len {
                 let (xhat, g) = of_line.at(i);
                 gx_sums[i] = g.mul_add(xhat, gx_sums[i]);
@@ -184,4 +196,25 @@ where
         }
         write.write(gradient, results);
     }
+}
+
+/// Adds up the stretches of a line, each [`REGISTER_LANES`] long: whole rows, so that lanes of the same number are of one column.
+/// The sums stay in registers from stretch to stretch.
+#[inline(always)]
+fn add_stretches<A: Real, G: Gradient<A>>(gradient: G, gx_sums: &mut [A], g_sums: &mut [A]) {
+    let stretches = gx_sums.len() / REGISTER_LANES;
+    let (gx_sums, g_sums) = (&mut gx_sums[..REGISTER_LANES], &mut g_sums[..REGISTER_LANES]);
+    let (mut gx, mut g) = ([A::ZERO; REGISTER_LANES], [A::ZERO; REGISTER_LANES]);
+    gx.copy_from_slice(gx_sums);
+    g.copy_from_slice(g_sums);
+    for stretch in 0..stretches {
+        let gradient = gradient.part(stretch * REGISTER_LANES, REGISTER_LANES);
+        for i in 0..REGISTER_LANES {
+            let (xhat, gradient) = gradient.at(i);
+            gx[i] = gradient.mul_add(xhat, gx[i]);
+            g[i] += gradient;
+        }
+    }
+    gx_sums.copy_from_slice(&gx);
+    g_sums.copy_from_slice(&g);
 }

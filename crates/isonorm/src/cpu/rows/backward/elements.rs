@@ -10,7 +10,7 @@ use crate::cpu::elementwise::{
     AffineMap, All, BackwardSpace, Coefficient, Each, Gradient, GradientVisitor, Gradients, InputGradient, Results,
 };
 use crate::cpu::isa::Kernel;
-use crate::cpu::lanes::{Folded, GradientLanes, add_rows};
+use crate::cpu::lanes::{Folded, GradientLanes, add_rows, fold_and_add_rows};
 use crate::cpu::parameters::Parameters;
 use crate::cpu::statistics::BATCH;
 use crate::plan::share;
@@ -29,6 +29,10 @@ pub(super) fn backward<T: Element>(pass: &RowsBackward<'_, T>, crew: &Crew) {
         crew.for_each(groups * parts, |tasks| run(Phase::Write, tasks));
     }
 }
+
+/// A row whose parameters' gradients fit the registers of the widest vectors: heads and channels-last pixels have this many
+/// elements. Where the length is a constant, the loops over a row are unrolled, and no sum leaves the registers.
+const REGISTER_ROW: usize = 64;
 
 /// What a task does, and with what.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,9 +100,14 @@ enum Sums<'s, A> {
 impl<A: Real> GradientVisitor<A> for SweepChunk<'_, '_, A> {
     #[inline(always)]
     fn visit<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>) {
-        // Where the length is a constant, loops over a row are unrolled and its sums never leave the registers.
         match self.a.weight.0.len() {
-            64 => self.sweep(gradients, results, 64),
+            REGISTER_ROW => {
+                if let (Some(Sums::Rows(folded)), Some([dweight, dbias])) = (&mut self.sums, &mut self.parameters) {
+                    fold_and_add_rows::<A, G, REGISTER_ROW>(gradients, self.a.weight, folded, [dweight, dbias]);
+                    (self.sums, self.parameters) = (None, None);
+                }
+                self.sweep(gradients, results, REGISTER_ROW);
+            }
             len => self.sweep(gradients, results, len),
         }
     }
