@@ -24,6 +24,9 @@ def formula(p: Problem):
     """What a user writes for the problem, as a function of its tensors."""
 
     def result(x, weight, bias, mean, var, residual):
+        if p.residual == "stream":
+            stream = x + residual
+            return p.activate(p.normalize(stream, weight, bias, mean, var)), stream
         z = p.normalize(x, weight, bias, mean, var)
         return p.activate(z if residual is None else z + residual)
 
@@ -69,11 +72,14 @@ class TorchProblem:
         }
         if plain and not self.compiled and not p.over_channels and p.op in makers:
             return makers[p.op]()
-        leaves = [t for t in (self.x, self.weight, self.bias, self.residual) if t is not None]
+        # The gradient of a stream is that of both x and the residual.
+        residual = None if p.residual == "stream" else self.residual
+        leaves = [t for t in (self.x, self.weight, self.bias, residual) if t is not None]
         for leaf in leaves:
             leaf.requires_grad_()
         y = self._result()
-        return lambda: torch.autograd.grad(y, leaves, self.dy, retain_graph=True)
+        dy = (self.dy, torch.randn_like(self.dy)) if p.residual == "stream" else self.dy
+        return lambda: torch.autograd.grad(y, leaves, dy, retain_graph=True)
 
     def _mask(self):
         return [True, self.weight is not None, self.bias is not None]

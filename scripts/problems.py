@@ -35,7 +35,8 @@ class Problem:
     param: str = ""
     affine: str = ""
     act: str = "none"
-    residual: bool = False
+    # "add": added before the activation; "stream": added to x, and the sum is an output.
+    residual: str = ""
     mode: str = "train"
     eps: float | None = None
 
@@ -61,12 +62,13 @@ class Problem:
             param=given.pop("param", ""),
             affine=given.pop("affine", ""),
             act=given.pop("act", "none"),
-            residual=given.pop("residual", "") == "add",
+            residual=given.pop("residual", "").replace("none", ""),
             mode=given.pop("pass", "train"),
             eps=float(given["eps"]) if "eps" in given else None,
         )
         unknown = set(given) - {"eps", "inplace"}
-        if unknown or problem.dtype not in DTYPES or problem.mode not in MODES:
+        known = problem.residual in ("", "add", "stream")
+        if unknown or not known or problem.dtype not in DTYPES or problem.mode not in MODES:
             raise ValueError(f"{text!r} has unknown words, or an unknown type or pass")
         default = {"rmsnorm": "weight", "instancenorm": "none"}.get(op, "full")
         wide = "f64" if problem.dtype == "f64" else "f32"
@@ -84,7 +86,8 @@ class Problem:
             names, other = (LAST_LAYOUTS, "channels_last") if self.channels_last else (FIRST_LAYOUTS, "channels_first")
             words.append("layout=" + names.get(len(self.shape), other))
         words += [f"dtype={self.dtype}", f"param={self.param}", f"affine={self.affine}", f"act={self.act}"]
-        words += ["residual=add"] * self.residual
+        if self.residual:
+            words.append(f"residual={self.residual}")
         if self.eps is not None:
             words.append(f"eps={self.eps!r}")
         return " ".join([*words, f"pass={self.mode}"])

@@ -87,7 +87,7 @@ def _problem(rng: np.random.Generator) -> Problem:
         param=_pick(rng, (wide, wide, dtype)),
         affine=_pick(rng, affines),
         act=_pick(rng, ACTIVATIONS) if rng.random() < 0.6 else "none",
-        residual=rng.random() < 0.3,
+        residual="add" if rng.random() < 0.3 else "",
         mode=_pick(rng, ("train", "train", "eval")),
         eps=_pick(rng, (None, None, 1e-5, 1e-3)),
     )

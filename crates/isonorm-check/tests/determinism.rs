@@ -107,7 +107,10 @@ fn layouts_agree() {
         for expected in expected(&last) {
             let got = outputs.get(expected.output).expect("the same outputs");
             let values = got.to_f64();
-            let per_element = matches!(expected.output, Output::Y | Output::Dx | Output::Dresidual);
+            let per_element = matches!(
+                expected.output,
+                Output::Y | Output::Stream | Output::Dx | Output::Dresidual
+            );
             for i in 0..values.len() {
                 let v = values[if per_element { index.logical(i) } else { i }];
                 let (low, high) = expected.interval(i, got.dtype());

@@ -72,7 +72,7 @@ fn rows_of_every_length_in_the_interpreter() {
     let problems = lengths.iter().flat_map(|columns| {
         let rows = if *columns < 512 { 5 } else { 1 };
         ["f32", "bf16", "f16"].map(|dtype| {
-            let epilogue = ["", "residual=add ", "act=relu ", "act=gelu residual=add "][columns % 4];
+            let epilogue = ["", "residual=add ", "act=relu ", "act=gelu residual=stream "][columns % 4];
             let op = if columns % 3 == 0 { "rmsnorm" } else { "layernorm" };
             let param = if columns % 5 == 0 { dtype } else { "f32" };
             format!("{op} x={rows}x{columns} dtype={dtype} param={param} {epilogue}pass=train data=offset:100 seed=3")
@@ -120,6 +120,13 @@ fn long_rows_in_blocks_clusters_and_the_grid() {
         ("layernorm x=5x8200 dtype=f32 act=gelu", "rows/alone"),
         ("layernorm x=2x16000 dtype=f32 act=silu residual=add", "rows/grid"),
         ("layernorm x=5x20000 dtype=f32", "rows/blocks"),
+        ("rmsnorm x=5x20000 dtype=bf16 residual=stream", "rows/alone"),
+        ("layernorm x=1x70000 dtype=f32 residual=stream", "rows/cluster"),
+        ("layernorm x=1x110000 residual=stream inplace=yes", "rows/grid"),
+        (
+            "layernorm x=5x10000 dtype=bf16 residual=stream pass=backward",
+            "rows/blocks",
+        ),
         ("rmsnorm x=2x40000 dtype=bf16 param=bf16", "rows/blocks"),
         ("layernorm x=1x70000 dtype=f32", "rows/cluster"),
         ("rmsnorm x=1x80000 dtype=f32", "rows/cluster"),
@@ -144,6 +151,7 @@ fn without_clusters_the_grid_shares_rows() {
         ("layernorm x=1x17000 dtype=f32", "rows/grid"),
         ("layernorm x=7x20000 dtype=f32 act=relu", "rows/grid"),
         ("rmsnorm x=2x20000 dtype=f32 residual=add", "rows/grid"),
+        ("rmsnorm x=2x20000 dtype=f32 residual=stream", "rows/grid"),
         ("groupnorm x=3x4x128x128 groups=2 dtype=f32", "rows/grid"),
         ("groupnorm x=3x2x152x152 groups=2 dtype=f16", "rows/alone"),
     ];
@@ -175,7 +183,12 @@ fn gradients_of_rows() {
     let problems = columns.iter().flat_map(|columns| {
         let rows = (4096 / columns).clamp(2, 200);
         ["f32", "bf16", "f16"].map(|dtype| {
-            let epilogue = ["", "residual=add act=relu ", "act=silu ", "residual=add "][columns / 8 % 4];
+            let epilogue = [
+                "",
+                "residual=add act=relu ",
+                "residual=stream act=silu ",
+                "residual=stream ",
+            ][columns / 8 % 4];
             let op = if columns % 3 == 0 { "rmsnorm" } else { "layernorm" };
             let param = if columns % 5 == 0 { dtype } else { "f32" };
             format!("{op} x={rows}x{columns} dtype={dtype} param={param} {epilogue}pass=backward seed=6")
@@ -196,6 +209,7 @@ fn gradients_of_long_rows_and_of_runs_in_the_interpreter() {
         "layernorm x=5x9000",
         "layernorm x=7x20001 dtype=bf16 act=gelu residual=add",
         "rmsnorm x=3x40000 dtype=f16 param=f16",
+        "layernorm x=3x20001 residual=stream",
         "groupnorm x=2x6x7x7 groups=3 act=silu residual=add",
         "groupnorm x=3x8x40x40 groups=2 dtype=bf16",
         "groupnorm x=2x3x100x100 groups=1",

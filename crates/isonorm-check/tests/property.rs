@@ -1,6 +1,6 @@
 //! Random descriptions conform, and their case strings parse back.
 
-use isonorm::{Activation, Affine, DType, Device, Layout, Norm, NormDesc, Over, Pass, Shape};
+use isonorm::{Activation, Affine, DType, Device, Layout, Norm, NormDesc, Over, Pass, Residual, Shape};
 use isonorm_check::{Case, CpuEngine, Data, run_case};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -56,7 +56,8 @@ fn data() -> impl Strategy<Value = Data> {
 fn cases() -> impl Strategy<Value = Case> {
     let passes = select(vec![Pass::Train, Pass::Eval, Pass::Backward, Pass::BackwardEval]);
     let affines = select(vec![Affine::None, Affine::Weight, Affine::Full]);
-    let epilogue = (affines, activations(), any::<bool>());
+    let residuals = select(vec![Residual::None, Residual::Add, Residual::Stream]);
+    let epilogue = (affines, activations(), residuals);
     let how = (any::<bool>(), any::<bool>(), any::<bool>());
     (norms_and_shapes(), types(), epilogue, passes, how, data(), any::<u64>())
         .prop_map(

@@ -239,6 +239,36 @@ fn a_residual_is_added_and_gets_its_gradient() {
 }
 
 #[test]
+fn a_residual_stream_is_normalized_and_written() {
+    let s = Sandbox::new();
+    for (seed, name) in ["x.npy", "r.npy", "dy.npy", "ds.npy"].into_iter().enumerate() {
+        s.write_npy(name, &array(&[4, 30], DType::F32, seed + 1));
+    }
+    s.ok("run rmsnorm --input x.npy --residual r.npy --stream --output y.npy");
+    let sums: Vec<f64> = s
+        .npy("x.npy")
+        .data
+        .to_f64()
+        .iter()
+        .zip(s.npy("r.npy").data.to_f64())
+        .map(|(x, r)| f64::from(*x as f32 + r as f32))
+        .collect();
+    assert_eq!(s.npy("y.stream.npy").data.to_f64(), sums);
+    s.ok("run rmsnorm --input y.stream.npy --output plain.npy");
+    assert_eq!(s.npy("plain.npy"), s.npy("y.npy"));
+    s.ok("run rmsnorm --input y.stream.npy --grad dy.npy --pass backward --output plain_dx.npy");
+    s.ok("run rmsnorm --input y.stream.npy --stream --grad dy.npy --dstream ds.npy --pass backward --output dx.npy");
+    let more = s
+        .npy("plain_dx.npy")
+        .data
+        .to_f64()
+        .into_iter()
+        .zip(s.npy("ds.npy").data.to_f64());
+    let more: Vec<f64> = more.map(|(dx, ds)| dx + ds).collect();
+    assert_close(&s.npy("dx.npy").data.to_f64(), &more, 1e-6);
+}
+
+#[test]
 fn any_number_of_threads_gives_the_same_bits() {
     let s = Sandbox::new();
     s.write_npy("x.npy", &array(&[64, 1000], DType::F32, 1));

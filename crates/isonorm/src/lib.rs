@@ -14,7 +14,9 @@ mod plan;
 mod tensor;
 
 pub use cpu::Isa;
-pub use desc::{Affine, DEFAULT_EPS, DType, Layout, MAX_RANK, Norm, NormDesc, Over, Pass, Shape, parse_activation};
+pub use desc::{
+    Affine, DEFAULT_EPS, DType, Layout, MAX_RANK, Norm, NormDesc, Over, Pass, Residual, Shape, parse_activation,
+};
 pub use device::Device;
 pub use error::{Error, Result};
 pub use geometry::{AffineIndex, Geometry};

@@ -54,6 +54,27 @@ fn forward_refuses_what_does_not_fit() {
         "residual is missing",
         forward!("batchnorm x=2x3x4 residual=add", y => Forward::new(&x, y).weight(&w).bias(&w)),
     );
+    let stream = "rmsnorm x=2x3x4 dims=2 affine=none residual=stream";
+    refused(
+        "residual and stream is missing: the description's residual=stream says so",
+        forward!(stream, y => Forward::new(&x, y)),
+    );
+    refused(
+        "residual was given but the description's residual is a stream",
+        forward!(stream, y => Forward::new(&x, y).residual(&x)),
+    );
+    refused(
+        "stream was given but the description has no residual stream",
+        forward!(problem, y => Forward::new(&x, y).weight(&w).bias(&w).stream(&x, &mut vec![0f32; 24])),
+    );
+    refused(
+        "stream has 23 elements, expected 24",
+        forward!(stream, y => Forward::new(&x, y).stream(&x, &mut vec![0f32; 23])),
+    );
+    refused(
+        "residual has 25 elements, expected 24",
+        forward!(stream, y => Forward::new(&x, y).stream_in_place(&mut vec![0f32; 25])),
+    );
     refused(
         "running_mean and running_var is missing: pass=eval",
         forward!("batchnorm x=2x3x4 pass=eval", y => Forward::new(&x, y).weight(&w).bias(&w)),
@@ -211,4 +232,37 @@ fn a_view_reads_its_elements_wherever_they_begin() {
     // SAFETY: three numbers that live as long as the vector.
     let view = unsafe { View::from_raw(pointer, 3, DType::F64) };
     assert_eq!(view.to_f64(), values);
+}
+
+#[test]
+fn a_residual_stream_is_for_rows_and_may_overwrite_the_residual() {
+    let refused = |problem: &str| problem.parse::<NormDesc>().expect_err(problem).to_string();
+    for problem in [
+        "batchnorm x=2x3x4 residual=stream",
+        "layernorm x=2x3x4 over=channels residual=stream",
+        "groupnorm x=2x4x4 groups=2 residual=stream pass=backward",
+    ] {
+        assert!(
+            refused(problem).contains("residual=stream is for layernorm and rmsnorm over the last dimensions"),
+            "{problem}"
+        );
+    }
+    let said = refused("rmsnorm x=4 residual=later");
+    assert!(said.contains("residual=later; expected add, stream or none"), "{said}");
+
+    // y over x and the stream over the residual: what was apart before.
+    let device = Device::cpu();
+    let (x, residual) = (vec![1.0f32, 2.0, 3.0, -5.0], vec![0.5f32, -4.0, 1.0, 2.0]);
+    let apart: NormDesc = "layernorm x=2x2 affine=none residual=stream".parse().unwrap();
+    let (mut y, mut stream) = (vec![0f32; 4], vec![0f32; 4]);
+    let plan = device.plan(&apart).unwrap();
+    let arguments = Forward::new(&x, &mut y).stream(&residual, &mut stream);
+    device.forward(&plan, arguments, &mut Workspace::new(&plan)).unwrap();
+    assert_eq!(stream, [1.5, -2.0, 4.0, -3.0]);
+
+    let (mut over_x, mut over_residual) = (x, residual);
+    let plan = device.plan(&apart.in_place(true)).unwrap();
+    let arguments = Forward::in_place(&mut over_x).stream_in_place(&mut over_residual);
+    device.forward(&plan, arguments, &mut Workspace::new(&plan)).unwrap();
+    assert_eq!((over_x, over_residual), (y, stream));
 }

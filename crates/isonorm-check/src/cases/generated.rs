@@ -1,12 +1,13 @@
 //! Suites that are computed.
 
-use isonorm::{Activation, Affine, DType, Layout, Norm, NormDesc, Over, Pass, Shape};
+use isonorm::{Activation, Affine, DType, Layout, Norm, NormDesc, Over, Pass, Residual, Shape};
 
 use super::pairwise::cover;
 use crate::{Case, Data};
 
 const LAYOUTS: [Layout; 2] = [Layout::ChannelsFirst, Layout::ChannelsLast];
 const AFFINES: [Affine; 3] = [Affine::Full, Affine::Weight, Affine::None];
+const RESIDUALS: [Residual; 3] = [Residual::None, Residual::Add, Residual::Stream];
 const PASSES: [Pass; 4] = [Pass::Train, Pass::Backward, Pass::Eval, Pass::BackwardEval];
 
 const ACTIVATIONS: [Activation; 9] = [
@@ -74,7 +75,7 @@ pub(super) fn pairwise() -> Vec<Case> {
         TYPES.len(),
         AFFINES.len(),
         ACTIVATIONS.len(),
-        2,
+        RESIDUALS.len(),
         PASSES.len(),
         2,
         shapes.len(),
@@ -94,7 +95,7 @@ pub(super) fn pairwise() -> Vec<Case> {
             .param_dtype(params)
             .affine(AFFINES[row[3]])
             .activation(ACTIVATIONS[row[4]])
-            .residual(row[5] == 1)
+            .residual(RESIDUALS[row[5]])
             .pass(PASSES[row[6]])
             .in_place(row[7] == 1);
         let case = Case::new(desc)
@@ -113,7 +114,7 @@ pub(super) fn combinations() -> Vec<Case> {
         let shape = Shape::from([3, 6, 3, 7]);
         for (layout, (dtype, params)) in product(&LAYOUTS, &TYPES) {
             for (pass, affine) in product(&PASSES, &AFFINES) {
-                for (activation, residual) in product(&ACTIVATIONS, &[false, true]) {
+                for (activation, residual) in product(&ACTIVATIONS, &RESIDUALS) {
                     let desc = NormDesc::new(norm, shape)
                         .layout(layout)
                         .dtype(dtype)
@@ -163,12 +164,18 @@ pub(super) fn exact() -> Vec<Case> {
         for ((dtype, params), pass) in product(&TYPES, &PASSES) {
             for choice in 0..3 {
                 let i = cases.len();
+                let rows = matches!(norm, Norm::Layer(Over::Last(_)) | Norm::Rms(Over::Last(_)));
+                let residual = match i % 3 {
+                    0 => Residual::Add,
+                    1 if rows => Residual::Stream,
+                    _ => Residual::None,
+                };
                 let desc = NormDesc::new(norm, all[(i * 5 + choice) % all.len()])
                     .layout(layout)
                     .dtype(dtype)
                     .param_dtype(params)
                     .activation([Activation::Identity, Activation::Relu][i % 2])
-                    .residual(i % 3 == 0)
+                    .residual(residual)
                     .pass(pass);
                 let case = Case::new(desc).data(Data::Exact).seed(i as u64);
                 if desc.check().is_ok() {

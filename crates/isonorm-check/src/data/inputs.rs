@@ -1,6 +1,6 @@
 //! All inputs of a case.
 
-use isonorm::{DType, Pass, TensorData};
+use isonorm::{DType, Pass, Residual, TensorData};
 use rand::RngExt;
 
 use super::{Data, Role, exact, normals, random, range, signed, x};
@@ -63,7 +63,7 @@ impl Maker<'_> {
     }
 
     fn residual(&self) -> Option<TensorData> {
-        let has = self.case.desc.has_residual();
+        let has = self.case.desc.get_residual() != Residual::None;
         has.then(|| self.like_x(Role::Residual))
     }
 
@@ -135,7 +135,8 @@ pub fn backward_inputs(case: &Case) -> BackwardInputs {
         dy: maker.like_x(Role::Dy),
         weight: maker.weight(),
         bias: maker.bias(),
-        residual: maker.residual(),
+        residual: maker.residual().filter(|_| !desc.has_stream()),
+        dstream: desc.has_stream().then(|| maker.like_x(Role::Dstream)),
         mean: has_mean.then(|| saved(case.mean_dtype(), &|g| statistics[g].mean)),
         rstd: saves.then(|| saved(desc.get_statistics_dtype(), &|g| statistics[g].rstd)),
         running,

@@ -150,6 +150,7 @@ enum Role {
     RunningMean,
     RunningVar,
     Dy,
+    Dstream,
 }
 
 fn random(seed: u64, role: Role) -> Xoshiro256PlusPlus {

@@ -38,7 +38,7 @@ pub struct ForwardInputs {
     pub weight: Option<TensorData>,
     /// The bias, where there is one.
     pub bias: Option<TensorData>,
-    /// The residual, where there is one.
+    /// The residual, where there is one: added before the activation, or to `x`.
     pub residual: Option<TensorData>,
     /// Running statistics: to use in evaluation, to update in training.
     pub running: Option<Running>,
@@ -51,7 +51,7 @@ pub struct ForwardInputs {
 /// What a backward pass reads.
 #[derive(Clone, Debug)]
 pub struct BackwardInputs {
-    /// The input of the forward pass.
+    /// The input of the forward pass; where that was a sum, the stream.
     pub x: TensorData,
     /// The gradient of its output.
     pub dy: TensorData,
@@ -61,6 +61,8 @@ pub struct BackwardInputs {
     pub bias: Option<TensorData>,
     /// The residual, where there is one.
     pub residual: Option<TensorData>,
+    /// The gradient that the residual stream has besides, where there is one.
+    pub dstream: Option<TensorData>,
     /// Running statistics, where the forward pass used them.
     pub running: Option<Running>,
     /// The saved mean, where there is one.
@@ -75,6 +77,7 @@ pub struct BackwardInputs {
 #[expect(missing_docs, reason = "the names of the field")]
 pub enum Output {
     Y,
+    Stream,
     Mean,
     Rstd,
     RunningMean,
@@ -90,6 +93,7 @@ impl Output {
     pub const fn name(self) -> &'static str {
         match self {
             Output::Y => "y",
+            Output::Stream => "stream",
             Output::Mean => "mean",
             Output::Rstd => "rstd",
             Output::RunningMean => "running_mean",
@@ -109,6 +113,7 @@ impl Output {
         let backward = desc.get_pass().is_backward();
         [
             (Output::Y, !backward),
+            (Output::Stream, !backward && desc.has_stream()),
             (Output::Mean, train && norm.is_centred()),
             (Output::Rstd, train),
             (Output::RunningMean, running),

@@ -163,6 +163,12 @@ pub(super) fn forward<M: Memory>(
     let mut weight = make.optional("weight", &inputs.weight)?;
     let mut bias = make.optional("bias", &inputs.bias)?;
     let mut residual = make.optional("residual", &inputs.residual)?;
+    // In place the stream overwrites the residual as well.
+    let residual_data = inputs.residual.as_ref().filter(|_| desc.has_stream() && in_place);
+    let mut stream = match residual_data {
+        Some(residual) => make.given("residual", residual, true)?,
+        None => make.output(Output::Stream, desc.get_dtype(), inputs.x.len())?,
+    };
     let mut running = make.running(&inputs.running, updates)?;
     let statistic = |output, dtype: Option<DType>| dtype.map(|t| make.output(output, t, groups)).transpose();
     let centred = desc.get_norm().is_centred();
@@ -174,8 +180,13 @@ pub(super) fn forward<M: Memory>(
     } else {
         Forward::<M>::new(x.read(), y.write())
     };
-    given!(arguments, weight: weight.as_ref().map(Tensor::read), bias: bias.as_ref().map(Tensor::read),
-        residual: residual.as_ref().map(Tensor::read));
+    given!(arguments, weight: weight.as_ref().map(Tensor::read), bias: bias.as_ref().map(Tensor::read));
+    arguments = match &residual {
+        Some(residual) if !desc.has_stream() => arguments.residual(residual.read()),
+        Some(_) if in_place => arguments.stream_in_place(stream.write()),
+        Some(residual) => arguments.stream(residual.read(), stream.write()),
+        None => arguments,
+    };
     if let Some([mean, var]) = &mut running {
         arguments = if updates {
             arguments.update_running(mean.write(), var.write(), inputs.factor)
@@ -197,6 +208,9 @@ pub(super) fn forward<M: Memory>(
     } else {
         written.push((Output::Y, &mut y));
         read.push(&mut x);
+    }
+    if desc.has_stream() {
+        written.push((Output::Stream, &mut stream));
     }
     if let Some([mean, var]) = &mut running {
         if updates {
@@ -227,6 +241,7 @@ pub(super) fn backward<M: Memory>(
     let mut weight = make.optional("weight", &inputs.weight)?;
     let mut bias = make.optional("bias", &inputs.bias)?;
     let mut residual = make.optional("residual", &inputs.residual)?;
+    let mut dstream = make.optional("dstream", &inputs.dstream)?;
     let mut running = make.running(&inputs.running, false)?;
     let mut mean = make.optional("mean", &inputs.mean)?;
     let mut rstd = make.optional("rstd", &inputs.rstd)?;
@@ -243,7 +258,7 @@ pub(super) fn backward<M: Memory>(
         Backward::<M>::new(x.read(), dy.read(), dx.write())
     };
     given!(arguments, weight: weight.as_ref().map(Tensor::read), bias: bias.as_ref().map(Tensor::read),
-        residual: residual.as_ref().map(Tensor::read), dweight: dweight.as_mut().map(Tensor::write),
+        residual: residual.as_ref().map(Tensor::read), dstream: dstream.as_ref().map(Tensor::read), dweight: dweight.as_mut().map(Tensor::write),
         dbias: dbias.as_mut().map(Tensor::write));
     if let Some([mean, var]) = &running {
         arguments = arguments.running(mean.read(), var.read());
@@ -258,7 +273,14 @@ pub(super) fn backward<M: Memory>(
     }
     run(arguments)?;
 
-    let optional = [&mut weight, &mut bias, &mut residual, &mut mean, &mut rstd];
+    let optional = [
+        &mut weight,
+        &mut bias,
+        &mut residual,
+        &mut dstream,
+        &mut mean,
+        &mut rstd,
+    ];
     let mut read: Vec<_> = optional.into_iter().flatten().chain([&mut x]).collect();
     read.extend(running.iter_mut().flatten());
     let mut written = Vec::new();

@@ -67,14 +67,17 @@ pub fn backward(desc: &NormDesc, inputs: &BackwardInputs) -> Backward {
     let sums: Vec<GroupSums> = (0..index.groups())
         .map(|g| group_sums(desc, index.members(g), &dz, &preactivations))
         .collect();
+    let dstream = values(&inputs.dstream);
     let dx = index
         .group
         .iter()
         .zip(dz.iter().zip(&preactivations))
-        .map(|(&group, (&dz, p))| {
+        .enumerate()
+        .map(|(i, (&group, (&dz, p)))| {
             let (s, sums) = (&statistics[group], &sums[group]);
             let terms = [dz * p.weight, -sums.mean_g, -p.xhat * sums.mean_gx];
-            s.rstd * terms.into_iter().collect::<Sum>().value()
+            let dx = s.rstd * terms.into_iter().collect::<Sum>().value();
+            dx + dstream.as_ref().map_or(0.0, |dstream| dstream[i])
         })
         .collect();
     Backward {

@@ -1,6 +1,6 @@
 //! The forward pass.
 
-use isonorm::{Norm, NormDesc};
+use isonorm::{DType, Norm, NormDesc, TensorData};
 
 use super::statistics::values;
 use super::{Index, Statistics, Sum, activation, statistics};
@@ -32,6 +32,8 @@ pub struct Forward {
     pub preactivations: Vec<Preactivation>,
     /// The output.
     pub y: Vec<f64>,
+    /// `x + residual`, rounded to the accumulator's type and then to the data's, where that is what is normalized.
+    pub stream: Option<Vec<f64>>,
     /// The running mean and variance after the update, where there is one.
     pub running: Option<(Vec<f64>, Vec<f64>)>,
 }
@@ -67,9 +69,12 @@ pub(super) fn preactivations(
 /// The forward pass of a valid description on inputs that fit it.
 pub fn forward(desc: &NormDesc, inputs: &ForwardInputs) -> Forward {
     let index = Index::of(desc);
-    let x = inputs.x.to_f64();
+    let stream = inputs.residual.as_ref().filter(|_| desc.has_stream());
+    let stream = stream.map(|residual| sum(&inputs.x, residual));
+    let x = stream.clone().unwrap_or_else(|| inputs.x.to_f64());
     let statistics = statistics(desc, &index, &x, inputs.running.as_ref());
-    let addends = [&inputs.weight, &inputs.bias, &inputs.residual].map(values);
+    let residual = if desc.has_stream() { &None } else { &inputs.residual };
+    let addends = [&inputs.weight, &inputs.bias, residual].map(values);
     let preactivations = preactivations(&index, &statistics, &x, addends);
     let f = desc.get_activation();
     let y = preactivations.iter().map(|p| activation::value(f, p.z)).collect();
@@ -79,8 +84,21 @@ pub fn forward(desc: &NormDesc, inputs: &ForwardInputs) -> Forward {
         statistics,
         preactivations,
         y,
+        stream,
         running,
     }
+}
+
+/// `x + residual`. The definition says how it is rounded, for it is an input of what follows.
+fn sum(x: &TensorData, residual: &TensorData) -> Vec<f64> {
+    let sums = x.to_f64().into_iter().zip(residual.to_f64());
+    let sums: Vec<f64> = match x.dtype() {
+        DType::F64 => sums.map(|(x, residual)| x + residual).collect(),
+        _ => sums
+            .map(|(x, residual)| f64::from(x as f32 + residual as f32))
+            .collect(),
+    };
+    TensorData::from_f64(x.dtype(), &sums).to_f64()
 }
 
 /// The running statistics after a training pass. Empty groups leave them alone.

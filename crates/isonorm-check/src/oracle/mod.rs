@@ -13,7 +13,9 @@
 //! dz   = dy · f′(z)                   also the residual's gradient
 //! dw   = Σ dz · x̂,  db = Σ dz         over the elements that share the parameter
 //! g    = dz · weight
+//! stream = x + residual               residual=stream: rounded as it is stored, and x in all of the above
 //! dx   = (g − Σ g / n − x̂ · Σ g·x̂ / n) / √(var + eps)   the first mean is 0 for RMSNorm, both for running statistics
+//!        + dstream                    residual=stream
 //! ```
 //!
 //! Sums carry their rounding errors along ([`Sum`]), the mean is two numbers, and differences from it are taken with

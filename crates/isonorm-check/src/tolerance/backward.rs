@@ -28,7 +28,11 @@ pub fn backward(case: &Case, inputs: &BackwardInputs, truth: &Backward) -> Vec<E
         .into_iter()
         .filter_map(|output| match output {
             Output::Dx => {
-                let slack = dx(&a, case, truth, &statistics, &elements);
+                let mut slack = dx(&a, case, inputs, truth, &statistics, &elements);
+                if inputs.dstream.is_some() {
+                    let sums = slack.iter_mut().zip(&truth.dx);
+                    sums.for_each(|(slack, dx)| *slack += a.gamma(1.0) * dx.abs());
+                }
                 Some(expected(output, truth.dx.clone(), slack))
             }
             Output::Dweight => Some(expected(output, totals(&truth.dweight), gradients.0.clone())),
@@ -110,11 +114,13 @@ fn parameters(a: &Arithmetic, truth: &Backward, elements: &[ElementError]) -> (V
 fn dx(
     a: &Arithmetic,
     case: &Case,
+    inputs: &BackwardInputs,
     truth: &Backward,
     statistics: &[StatisticsError],
     elements: &[ElementError],
 ) -> Vec<f64> {
     let through_statistics = !case.desc.uses_running_statistics();
+    let dstream = inputs.dstream.as_ref().map(TensorData::to_f64);
     let mut slack = vec![0.0; elements.len()];
     let groups = truth.statistics.iter().zip(statistics).zip(&truth.sums);
     for (group, ((s, e), sums)) in groups.enumerate() {
@@ -139,8 +145,9 @@ fn dx(
             let (p, element) = (&truth.preactivations[i], &elements[i]);
             let magnitude = (truth.dz[i] * p.weight).abs() + sums.mean_g.abs() + (p.xhat * sums.mean_gx).abs();
             let of_product = p.xhat.abs() * mean_gx + (sums.mean_gx.abs() + mean_gx) * element.xhat;
+            let own = truth.dx[i] - dstream.as_ref().map_or(0.0, |dstream| dstream[i]);
             let inner = element.g + mean_g + of_product + a.gamma(3.0) * magnitude;
-            slack[i] = s.rstd * (1.0 + e.rstd) * inner + truth.dx[i].abs() * (e.rstd + a.gamma(1.0)) + a.tiny();
+            slack[i] = s.rstd * (1.0 + e.rstd) * inner + own.abs() * (e.rstd + a.gamma(1.0)) + a.tiny();
         }
     }
     slack

@@ -22,6 +22,11 @@ pub fn forward(case: &Case, inputs: &ForwardInputs, truth: &Forward) -> Vec<Expe
         })
         .collect();
     let mut expected = vec![y(case, &a, truth, &errors)];
+    expected.extend(truth.stream.as_ref().map(|stream| Expected {
+        output: Output::Stream,
+        slack: vec![0.0; stream.len()],
+        values: stream.clone(),
+    }));
     if inputs.saved.is_some() {
         expected.extend(saved(case, truth, &errors));
     }

@@ -34,7 +34,9 @@
 //!   other side, the height of the jump; and [`ACTIVATION`] roundings of what f′ is the difference of.
 //! * **g** = dz·weight. **Σ g** and **Σ g·x̂** have the errors of their terms, and the sum's own. What cancels in them is
 //!   in Σ|g| and Σ|g·x̂|: conditioning is no excuse, and no surprise.
-//! * **dx** = rstd·(g − Σg/n − x̂·Σgx̂/n): first-order errors of every factor, three roundings of the magnitudes.
+//! * **dx** = rstd·(g − Σg/n − x̂·Σgx̂/n): first-order errors of every factor, three roundings of the magnitudes; and one of the
+//!   sum, where the gradient of a residual stream is added.
+//! * **stream** = x + residual: what the definition says, bit by bit.
 //! * **dweight**, **dbias**: sums with the errors of their terms.
 //!
 //! # The last rounding

@@ -43,13 +43,13 @@ impl Floor {
         let keeps_residual = !call.desc().get_pass().is_backward() || call.desc().backward_needs_preactivation();
         let (inputs, outputs) = call.memory();
         let residual = inputs.residual.as_ref().filter(|_| keeps_residual);
-        let reads: Vec<&[u8]> = [Some(&inputs.x), inputs.dy.as_ref(), residual]
+        let reads: Vec<&[u8]> = [Some(&inputs.x), inputs.dy.as_ref(), residual, inputs.dstream.as_ref()]
             .into_iter()
             .flatten()
             .map(bytes)
             .collect();
-        let dresidual = outputs.dresidual.as_mut().map(bytes_mut);
-        let mut writes: Vec<&mut [u8]> = [Some(bytes_mut(&mut outputs.main)), dresidual]
+        let second = outputs.dresidual.as_mut().or(outputs.stream.as_mut()).map(bytes_mut);
+        let mut writes: Vec<&mut [u8]> = [Some(bytes_mut(&mut outputs.main)), second]
             .into_iter()
             .flatten()
             .collect();

@@ -15,7 +15,9 @@ pub(super) fn inputs(desc: &NormDesc, elements: usize, parameters: usize, device
     let mut rng = Rng::with_seed(SEED);
     let mut tensor = |wanted: bool| wanted.then(|| normal(&mut rng, desc.get_dtype(), elements, 0.0, 1.0));
     let backward = desc.get_pass().is_backward();
-    let (x, dy, residual) = (tensor(true), tensor(backward), tensor(desc.has_residual()));
+    let (x, dy) = (tensor(true), tensor(backward));
+    let residual = tensor(desc.has_residual() || desc.has_stream() && !backward);
+    let dstream = tensor(desc.has_stream() && backward);
     let x = x.unwrap_or_else(|| TensorData::zeros(desc.get_dtype(), elements));
     let mut parameter =
         |wanted: bool, mean: f64| wanted.then(|| normal(&mut rng, desc.get_param_dtype(), parameters, mean, 0.1));
@@ -30,6 +32,7 @@ pub(super) fn inputs(desc: &NormDesc, elements: usize, parameters: usize, device
         x,
         dy,
         residual,
+        dstream,
         weight: parameter(affine.has_weight(), 1.0),
         bias: parameter(affine.has_bias(), 0.0),
         running: parameter(running, 0.0).zip(parameter(running, 1.0)).map(<[_; 2]>::from),

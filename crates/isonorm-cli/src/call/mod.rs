@@ -18,6 +18,8 @@ pub(crate) struct Inputs<T = TensorData> {
     pub(crate) weight: Option<T>,
     pub(crate) bias: Option<T>,
     pub(crate) residual: Option<T>,
+    /// The gradient of a residual stream; only a backward pass has it.
+    pub(crate) dstream: Option<T>,
     /// Running mean and variance.
     pub(crate) running: Option<[T; 2]>,
     /// What the forward pass saved; `None` for RMSNorm's mean.
@@ -27,14 +29,14 @@ pub(crate) struct Inputs<T = TensorData> {
 impl Inputs {
     /// Only `x`.
     pub(crate) fn of(x: TensorData) -> Inputs {
-        let (dy, weight, bias, residual, running) = (None, None, None, None, None);
         Inputs {
             x,
-            dy,
-            weight,
-            bias,
-            residual,
-            running,
+            dy: None,
+            weight: None,
+            bias: None,
+            residual: None,
+            dstream: None,
+            running: None,
             saved: [None, None],
         }
     }
@@ -52,6 +54,8 @@ pub(crate) struct Save {
 pub(crate) struct Outputs<T = TensorData> {
     /// `y`, or `dx`.
     pub(crate) main: T,
+    /// The residual stream.
+    pub(crate) stream: Option<T>,
     pub(crate) running: Option<[T; 2]>,
     pub(crate) saved: [Option<T>; 2],
     pub(crate) dweight: Option<T>,
@@ -73,6 +77,7 @@ impl<T> Inputs<T> {
             weight: self.weight.as_ref(),
             bias: self.bias.as_ref(),
             residual: self.residual.as_ref(),
+            dstream: self.dstream.as_ref(),
             running: self.running.as_ref().map(<[T; 2]>::each_ref),
             saved: self.saved.each_ref().map(Option::as_ref),
         }
@@ -87,6 +92,7 @@ impl<T> Inputs<T> {
             weight: self.weight.map(&change).transpose()?,
             bias: self.bias.map(&change).transpose()?,
             residual: self.residual.map(&change).transpose()?,
+            dstream: self.dstream.map(&change).transpose()?,
             running: both(self.running, &change)?,
             saved: [mean.map(&change).transpose()?, rstd.map(&change).transpose()?],
         })
@@ -99,6 +105,7 @@ impl<T> Outputs<T> {
         let [mean, rstd] = self.saved;
         Ok(Outputs {
             main: change(self.main)?,
+            stream: self.stream.map(&change).transpose()?,
             running: both(self.running, &change)?,
             saved: [mean.map(&change).transpose()?, rstd.map(&change).transpose()?],
             dweight: self.dweight.map(&change).transpose()?,
@@ -122,6 +129,7 @@ impl Outputs<Blank> {
         let updates = updates_running && desc.get_pass() == Pass::Train;
         Outputs {
             main: tensor,
+            stream: (!backward && desc.has_stream()).then_some(tensor),
             running: updates.then_some([(desc.get_param_dtype(), g.channels); 2]),
             saved: [statistic(save.mean), statistic(save.mean || save.rstd)],
             dweight: (backward && desc.get_affine().has_weight()).then_some(parameter),
@@ -152,9 +160,11 @@ where
     if let Some(bias) = &inputs.bias {
         call = call.bias(bias);
     }
-    if let Some(residual) = &inputs.residual {
-        call = call.residual(residual);
-    }
+    call = match (&inputs.residual, &mut outputs.stream) {
+        (Some(residual), Some(stream)) => call.stream(residual, stream),
+        (Some(residual), None) => call.residual(residual),
+        (None, _) => call,
+    };
     call = match (&mut outputs.running, &inputs.running) {
         (Some([mean, var]), _) => call.update_running(mean, var, momentum),
         (None, Some([mean, var])) => call.running(mean, var),
@@ -186,6 +196,9 @@ where
     }
     if let Some(residual) = &inputs.residual {
         call = call.residual(residual);
+    }
+    if let Some(dstream) = &inputs.dstream {
+        call = call.dstream(dstream);
     }
     if let Some([mean, var]) = &inputs.running {
         call = call.running(mean, var);

@@ -18,7 +18,7 @@ N,spatial,C, in the order of memory, as NumPy shows such an array. A problem str
 given, they must agree with the file (x= is always N,C,spatial).
 
 Files: .npy (f2, f4, f8) and .safetensors (F16, BF16, F32, F64); FILE.safetensors:NAME picks a tensor. A .safetensors
-output holds every result under its name: y, mean, rstd, running_mean, running_var; or dx, dweight, dbias, dresidual.
+output holds every result under its name: y, stream, mean, rstd, running_mean, running_var; or dx, dweight, dbias, dresidual.
 An .npy output holds y or dx; the others are written beside it: y.npy, y.mean.npy, y.rstd.npy and so on.";
 
 /// Weight, bias and running statistics come from files; which of them are given decides affine= and param= unless the
@@ -68,6 +68,12 @@ pub(crate) struct Args {
     /// Tensor added before the activation
     #[arg(long, value_name = "FILE")]
     pub(super) residual: Option<Source>,
+    /// Add the residual to the input instead: the sum is normalized, and written too (layernorm, rmsnorm). Backward, the input is that sum
+    #[arg(long)]
+    pub(super) stream: bool,
+    /// Gradient of the sum from where else it goes, for a backward pass with --stream
+    #[arg(long, value_name = "FILE", requires = "stream")]
+    pub(super) dstream: Option<Source>,
     /// Running mean: used by eval passes, updated by train
     #[arg(long, value_name = "FILE")]
     pub(super) running_mean: Option<Source>,
@@ -112,7 +118,10 @@ impl Args {
 
     /// The flags that stand for words of the problem string.
     pub(super) fn words(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let residual = self.residual.as_ref().map(|_| "add");
+        let residual = match (self.stream, &self.residual) {
+            (true, _) => Some("stream"),
+            (false, residual) => residual.as_ref().map(|_| "add"),
+        };
         [
             ("layout", self.layout.as_deref()),
             ("act", self.act.as_deref()),

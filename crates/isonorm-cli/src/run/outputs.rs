@@ -20,6 +20,7 @@ pub(super) fn named(desc: &NormDesc, outputs: Outputs, save: Save, shapes: &Shap
         Some(outputs.main),
         shapes.x.clone(),
     );
+    add("stream", outputs.stream, shapes.x.clone());
     add("mean", mean.filter(|_| save.mean), statistics_shape(desc));
     add("rstd", rstd.filter(|_| save.rstd), statistics_shape(desc));
     add("running_mean", running_mean, parameters_shape(desc));

@@ -4,7 +4,7 @@ use isonorm_math::{Bf16, Element, F16};
 
 use super::columns::{self, ColumnsBackward, ColumnsForward};
 use super::crew::Crew;
-use super::elementwise::{BackwardElements, ForwardElements};
+use super::elementwise::{BackwardElements, ForwardElements, ResidualStream};
 use super::memory::{Dest, Numbers, Scratch, Source};
 use super::parameters::{GradientSums, Parameters};
 use super::rows::{self, RowsBackward, RowsForward};
@@ -78,14 +78,26 @@ impl ForElement for ForwardWork<'_> {
             weight,
             bias,
             residual,
+            stream,
             running,
             saved_mean,
             saved_rstd,
         } = arguments;
         let (x, y) = through::<T>(data);
         let Some(y) = y else { return };
+        let stream = stream.map(|stream| {
+            let in_place = matches!(stream, Through::InPlace(_));
+            let (residual, to) = through::<T>(stream);
+            let to = to.expect("arguments were checked");
+            (ResidualStream::new(x, (residual, to, in_place), crew.vectors), to)
+        });
+        // Behind a residual stream y may overwrite x, but that is not what it is computed from.
+        let (x, stream, in_place) = match stream {
+            Some((stream, sum)) => (sum.as_source(), Some(stream), false),
+            None => (x, None, desc.is_in_place()),
+        };
         let elements = ForwardElements::new(
-            (x, y, desc.is_in_place()),
+            (x, y, in_place),
             residual.map(Source::new),
             desc.get_activation(),
             (streams(plan), lookahead(plan)),
@@ -110,6 +122,7 @@ impl ForElement for ForwardWork<'_> {
                         vectors: crew.vectors,
                         plan,
                         geometry: &plan.walk,
+                        stream,
                         elements,
                         parameters,
                         centred,
@@ -167,6 +180,7 @@ impl ForElement for BackwardWork<'_> {
             weight,
             bias,
             residual,
+            dstream,
             running,
             mean,
             rstd,
@@ -190,6 +204,7 @@ impl ForElement for BackwardWork<'_> {
             Source::new(x),
             (dy, dx, desc.is_in_place()),
             (residual.map(Source::new), dresidual.map(Dest::new)),
+            dstream.map(Source::new),
             desc.get_activation(),
             (streams(plan), lookahead(plan)),
             crew.vectors,

@@ -176,6 +176,9 @@ fn forward_buffers<'a>(arguments: Forward<'a>, workspace: &'a mut Workspace) -> 
     read(&mut buffers, "weight", arguments.weight);
     read(&mut buffers, "bias", arguments.bias);
     read(&mut buffers, "residual", arguments.residual);
+    if let Some(stream) = arguments.stream {
+        through(&mut buffers, ["residual", "stream"], stream);
+    }
     statistics(&mut buffers, arguments.running);
     write(&mut buffers, "mean", arguments.saved_mean);
     write(&mut buffers, "rstd", arguments.saved_rstd);
@@ -191,6 +194,7 @@ fn backward_buffers<'a>(arguments: Backward<'a>, workspace: &'a mut Workspace) -
     read(&mut buffers, "weight", arguments.weight);
     read(&mut buffers, "bias", arguments.bias);
     read(&mut buffers, "residual", arguments.residual);
+    read(&mut buffers, "dstream", arguments.dstream);
     statistics(&mut buffers, arguments.running);
     read(&mut buffers, "mean", arguments.mean);
     read(&mut buffers, "rstd", arguments.rstd);

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::Device;
 use super::driver::Function;
-use crate::{Activation, Affine, DType, GpuPlan, Kernel, Layout, Norm, NormDesc, Pass, Result, Shape};
+use crate::{Activation, Affine, DType, GpuPlan, Kernel, Layout, Norm, NormDesc, Pass, Residual, Result, Shape};
 
 /// How a description is carried out on a GPU that is there: a [`GpuPlan`] and its kernels. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ struct Key {
     dtypes: [DType; 2],
     affine: Affine,
     activation: (Discriminant<Activation>, u64),
-    residual: bool,
+    residual: Residual,
     pass: Pass,
     eps: u64,
     in_place: bool,
@@ -148,7 +148,7 @@ impl Key {
             dtypes: [desc.get_dtype(), desc.get_param_dtype()],
             affine: desc.get_affine(),
             activation: (std::mem::discriminant(&activation), slope),
-            residual: desc.has_residual(),
+            residual: desc.get_residual(),
             pass: desc.get_pass(),
             eps: desc.get_eps().to_bits(),
             in_place: desc.is_in_place(),

@@ -46,6 +46,9 @@ impl NormDesc {
                 "channels_last has no meaning for rows; permute the shape {shape} instead"
             ));
         }
+        if self.has_stream() && !matches!(self.norm, Norm::Layer(Over::Last(_)) | Norm::Rms(Over::Last(_))) {
+            return invalid("residual=stream is for layernorm and rmsnorm over the last dimensions".into());
+        }
         let Some(elements) = shape.elements() else {
             return invalid(format!(
                 "x of shape {shape} has more elements than this machine can address"
@@ -67,7 +70,8 @@ impl NormDesc {
         {
             return invalid(format!("the slope of leaky ReLU must be finite, got {slope}"));
         }
-        if self.in_place && self.pass == Pass::Train {
+        // Behind a residual stream it needs the stream, not x.
+        if self.in_place && self.pass == Pass::Train && !self.has_stream() {
             return Err(Error::InPlace {
                 op: self.op(),
                 reason: "the backward pass of pass=train needs x",

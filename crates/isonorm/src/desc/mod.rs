@@ -127,6 +127,27 @@ impl Affine {
     }
 }
 
+/// The second tensor of `x`'s shape that a pass adds, and where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Residual {
+    /// None.
+    #[default]
+    None,
+    /// Added before the activation: `y = f(x̂·weight + bias + residual)`, as behind the convolutions of a ResNet.
+    Add,
+    /// The residual stream of a pre-norm transformer: `stream = x + residual` is an output, and is what LayerNorm or RMSNorm
+    /// over the last dimensions normalizes.
+    Stream,
+}
+
+impl From<bool> for Residual {
+    /// [`Residual::Add`], or none.
+    fn from(add: bool) -> Residual {
+        if add { Residual::Add } else { Residual::None }
+    }
+}
+
 /// What is computed, and from which statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pass {
@@ -161,7 +182,7 @@ pub struct NormDesc {
     pub(crate) param_dtype: Option<DType>,
     pub(crate) affine: Affine,
     pub(crate) activation: Activation,
-    pub(crate) residual: bool,
+    pub(crate) residual: Residual,
     pub(crate) pass: Pass,
     pub(crate) eps: Option<f64>,
     pub(crate) in_place: bool,
@@ -197,7 +218,7 @@ impl NormDesc {
                 Affine::Weight
             },
             activation: Activation::Identity,
-            residual: false,
+            residual: Residual::None,
             pass: Pass::Train,
             eps: None,
             in_place: false,
@@ -264,9 +285,12 @@ impl NormDesc {
         NormDesc { activation, ..self }
     }
 
-    /// Whether a tensor of `x`'s shape is added before the activation.
-    pub fn residual(self, residual: bool) -> NormDesc {
-        NormDesc { residual, ..self }
+    /// Whether a tensor of `x`'s shape is added, and where; `true` is [`Residual::Add`].
+    pub fn residual(self, residual: impl Into<Residual>) -> NormDesc {
+        NormDesc {
+            residual: residual.into(),
+            ..self
+        }
     }
 
     /// What is computed.
@@ -329,9 +353,19 @@ impl NormDesc {
         self.activation
     }
 
+    /// Whether a tensor of `x`'s shape is added, and where.
+    pub fn get_residual(&self) -> Residual {
+        self.residual
+    }
+
     /// Whether a residual is added before the activation.
     pub fn has_residual(&self) -> bool {
-        self.residual
+        self.residual == Residual::Add
+    }
+
+    /// Whether `x + residual` is normalized, and is a second output.
+    pub fn has_stream(&self) -> bool {
+        self.residual == Residual::Stream
     }
 
     /// What is computed.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Affine, Layout, Norm, NormDesc, Over, Pass, Shape};
+use super::{Affine, Layout, Norm, NormDesc, Over, Pass, Residual, Shape};
 use crate::{Activation, Error};
 
 /// The longest problem string that is looked at.
@@ -168,8 +168,10 @@ impl fmt::Display for NormDesc {
         if self.activation != Activation::Identity {
             write!(f, " act={}", activation_name(self.activation))?;
         }
-        if self.residual {
-            f.write_str(" residual=add")?;
+        match self.residual {
+            Residual::None => {}
+            Residual::Add => f.write_str(" residual=add")?,
+            Residual::Stream => f.write_str(" residual=stream")?,
         }
         if let Some(eps) = self.eps {
             write!(f, " eps={eps:?}")?;
@@ -220,6 +222,15 @@ impl<'a> Words<'a> {
             .transpose()
     }
 
+    fn residual(&self) -> Result<Residual, String> {
+        match self.get("residual") {
+            None | Some("none" | "no") => Ok(Residual::None),
+            Some("add") => Ok(Residual::Add),
+            Some("stream") => Ok(Residual::Stream),
+            Some(v) => Err(format!("residual={v}; expected add, stream or none")),
+        }
+    }
+
     fn yes(&self, key: &str, yes: &str) -> Result<bool, String> {
         match self.get(key) {
             None | Some("none" | "no") => Ok(false),
@@ -268,7 +279,7 @@ fn parse(text: &str) -> Result<NormDesc, String> {
     };
     let shape: Shape = words.get("x").ok_or("the shape is missing: x=64x256x56x56")?.parse()?;
     let mut desc = NormDesc::new(norm, shape)
-        .residual(words.yes("residual", "add")?)
+        .residual(words.residual()?)
         .in_place(words.yes("inplace", "yes")?);
     if norm == Norm::Instance {
         desc.affine = Affine::None;

@@ -29,7 +29,7 @@ pub type Backward<'a> = BackwardArguments<View<'a>, ViewMut<'a>>;
 
 /// The arguments of a forward pass.
 ///
-/// Shapes, for a [`Geometry`](crate::Geometry) `g`: `x`, `y` and the residual have `g.elements()` elements of the data's
+/// Shapes, for a [`Geometry`](crate::Geometry) `g`: `x`, `y`, the residual and the stream have `g.elements()` elements of the data's
 /// type; weight and bias `g.parameters`; running statistics `g.channels`, both of the parameters' type; the saved mean and
 /// rstd `g.groups()`, `f32` (`f64` for `f64` data).
 #[derive(Debug)]
@@ -38,6 +38,7 @@ pub struct ForwardArguments<R, W> {
     pub(crate) weight: Option<R>,
     pub(crate) bias: Option<R>,
     pub(crate) residual: Option<R>,
+    pub(crate) stream: Option<Through<R, W>>,
     pub(crate) running: Option<Running<R, W>>,
     pub(crate) saved_mean: Option<W>,
     pub(crate) saved_rstd: Option<W>,
@@ -50,6 +51,7 @@ impl<R, W> ForwardArguments<R, W> {
             weight: None,
             bias: None,
             residual: None,
+            stream: None,
             running: None,
             saved_mean: None,
             saved_rstd: None,
@@ -86,6 +88,23 @@ impl<R, W> ForwardArguments<R, W> {
     pub fn residual(self, residual: impl Into<R>) -> Self {
         Self {
             residual: Some(residual.into()),
+            ..self
+        }
+    }
+
+    /// The residual that is added to `x`, and where to write the sum, which is what is normalized
+    /// ([`Residual::Stream`](crate::Residual::Stream)).
+    pub fn stream(self, residual: impl Into<R>, stream: impl Into<W>) -> Self {
+        Self {
+            stream: Some(Through::Separate(residual.into(), stream.into())),
+            ..self
+        }
+    }
+
+    /// The residual that `x` is added to: the sum is written over it, and is what is normalized.
+    pub fn stream_in_place(self, residual: impl Into<W>) -> Self {
+        Self {
+            stream: Some(Through::InPlace(residual.into())),
             ..self
         }
     }
@@ -142,6 +161,7 @@ pub struct BackwardArguments<R, W> {
     pub(crate) weight: Option<R>,
     pub(crate) bias: Option<R>,
     pub(crate) residual: Option<R>,
+    pub(crate) dstream: Option<R>,
     pub(crate) running: Option<Running<R, W>>,
     pub(crate) mean: Option<R>,
     pub(crate) rstd: Option<R>,
@@ -158,6 +178,7 @@ impl<R, W> BackwardArguments<R, W> {
             weight: None,
             bias: None,
             residual: None,
+            dstream: None,
             running: None,
             mean: None,
             rstd: None,
@@ -202,6 +223,15 @@ impl<R, W> BackwardArguments<R, W> {
     pub fn residual(self, residual: impl Into<R>) -> Self {
         Self {
             residual: Some(residual.into()),
+            ..self
+        }
+    }
+
+    /// The gradient that the residual stream has from where else it goes, added to `dx`. Behind a residual stream `x` is the
+    /// stream, and `dx` the gradient of both `x` and the residual.
+    pub fn dstream(self, dstream: impl Into<R>) -> Self {
+        Self {
+            dstream: Some(dstream.into()),
             ..self
         }
     }

@@ -6,6 +6,9 @@ use crate::{DType, Error, Geometry, NormDesc, Result};
 /// One argument: its name and the memory it names.
 type Named = (&'static str, Span);
 
+/// Why there is no use for a residual stream or its gradient.
+const NO_STREAM: &str = "the description has no residual stream";
+
 /// What arguments are checked against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Problem<'p> {
@@ -130,6 +133,41 @@ impl Problem<'_> {
         Ok([weight, bias])
     }
 
+    /// Why there is no use for a residual that is added before the activation.
+    fn no_residual(&self) -> &'static str {
+        match self.desc.has_stream() {
+            true => "the description's residual is a stream, and goes where that does",
+            false => "the description has no residual",
+        }
+    }
+
+    /// What is added to `x`, unless the sum is written over it; and where the sum is written.
+    fn stream<R: Spanning, W: Spanning>(&self, stream: &Option<Through<R, W>>) -> Result<[Option<Named>; 2]> {
+        let op = self.op();
+        match (stream, self.desc.has_stream()) {
+            (None, false) => Ok([None; 2]),
+            (None, true) => Err(Error::MissingArgument {
+                op,
+                tensor: "residual and stream",
+                why: "the description's residual=stream says so",
+            }),
+            (Some(_), false) => Err(Error::UnexpectedArgument {
+                op,
+                tensor: "stream",
+                why: NO_STREAM,
+            }),
+            (Some(stream), true) => {
+                let (residual, stream) = stream.spans();
+                self.data(("residual", residual))?;
+                let Some(stream) = stream else {
+                    return Ok([None, Some(("stream", residual))]);
+                };
+                self.data(("stream", stream))?;
+                Ok([Some(("residual", residual)), Some(("stream", stream))])
+            }
+        }
+    }
+
     /// Outputs overlap nothing.
     fn disjoint(&self, outputs: &[Option<Named>], inputs: &[Option<Named>]) -> Result<()> {
         for (i, (written, output)) in outputs.iter().enumerate().filter_map(|(i, o)| o.map(|o| (i, o))) {
@@ -137,6 +175,7 @@ impl Problem<'_> {
                 if output.overlaps(*span) {
                     let hint = match (written, *other) {
                         ("y", "x") | ("dx", "dy") => ": to overwrite it, say inplace=yes and pass it once",
+                        ("stream", "residual") => ": to overwrite it, pass it once to stream_in_place",
                         _ => "",
                     };
                     return Err(Error::Overlap {
@@ -202,9 +241,10 @@ pub(crate) fn check_forward<R: Spanning, W: Spanning>(c: Problem<'_>, a: &Forwar
         span(&a.residual),
         desc.has_residual(),
         "the description's residual says so",
-        "the description has no residual",
+        c.no_residual(),
     )?;
     residual.map_or(Ok(()), |r| c.data(r))?;
+    let [added, stream] = c.stream(&a.stream)?;
 
     let op = desc.op();
     let (mut running_out, mut running_in) = ([None; 2], [None; 2]);
@@ -273,9 +313,12 @@ pub(crate) fn check_forward<R: Spanning, W: Spanning>(c: Problem<'_>, a: &Forwar
     }
     let (mean, rstd) = (given(&a.saved_mean, "mean"), given(&a.saved_rstd, "rstd"));
     let in_place = matches!(a.data, Through::InPlace(_)).then_some(x);
-    let outputs = [y.or(in_place), running_out[0], running_out[1], mean, rstd];
+    let outputs = [y.or(in_place), stream, running_out[0], running_out[1], mean, rstd];
     let x = in_place.is_none().then_some(x);
-    c.disjoint(&outputs, &[x, weight, bias, residual, running_in[0], running_in[1]])
+    c.disjoint(
+        &outputs,
+        &[x, weight, bias, residual, added, running_in[0], running_in[1]],
+    )
 }
 
 /// Checks the arguments of a backward pass.
@@ -298,16 +341,25 @@ pub(crate) fn check_backward<R: Spanning, W: Spanning>(c: Problem<'_>, a: &Backw
             span(&a.residual),
             desc.has_residual(),
             "the activation's derivative depends on it",
-            "the description has no residual",
+            c.no_residual(),
         )?
     };
     residual.map_or(Ok(()), |r| c.data(r))?;
+    let dstream = given(&a.dstream, "dstream");
+    if dstream.is_some() && !desc.has_stream() {
+        return Err(Error::UnexpectedArgument {
+            op,
+            tensor: "dstream",
+            why: NO_STREAM,
+        });
+    }
+    dstream.map_or(Ok(()), |d| c.data(d))?;
     let dresidual = given(&a.dresidual, "dresidual");
     if dresidual.is_some() && !desc.has_residual() {
         return Err(Error::UnexpectedArgument {
             op,
             tensor: "dresidual",
-            why: "the description has no residual",
+            why: c.no_residual(),
         });
     }
     dresidual.map_or(Ok(()), |r| c.data(r))?;
@@ -365,6 +417,17 @@ pub(crate) fn check_backward<R: Spanning, W: Spanning>(c: Problem<'_>, a: &Backw
     let dy = in_place.is_none().then_some(dy);
     c.disjoint(
         &[dx.or(in_place), dweight, dbias, dresidual],
-        &[Some(x), dy, weight, bias, residual, running[0], running[1], mean, rstd],
+        &[
+            Some(x),
+            dy,
+            weight,
+            bias,
+            residual,
+            dstream,
+            running[0],
+            running[1],
+            mean,
+            rstd,
+        ],
     )
 }

@@ -162,7 +162,8 @@ pub(super) fn plan(
     };
     plan.parts = parts_wanted.clamp(1, plan.blocks);
 
-    let tensors = 1 + usize::from(backward) + usize::from(desc.has_residual() && desc.backward_needs_preactivation());
+    let second = desc.has_residual() && desc.backward_needs_preactivation() || desc.has_stream();
+    let tensors = 1 + usize::from(backward) + usize::from(second);
     let group_bytes = g.group_size() * desc.get_dtype().bytes() * tensors;
     let fits = group_bytes <= p.l2_bytes;
     plan.resident = fits;

@@ -1,5 +1,5 @@
 use super::{Plan, Schedule};
-use crate::{Geometry, NormDesc};
+use crate::{Geometry, NormDesc, Residual};
 
 /// Bytes of a pass, parameters and statistics included, caches' lines not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,15 +12,20 @@ pub struct Traffic {
 
 /// How many tensors of `x`'s size a pass reads, and how many it writes.
 fn tensors(desc: &NormDesc) -> (u64, u64) {
-    // Forward: x, residual | y. Backward: x, dy, residual | dx, dresidual.
-    let (backward, residual) = (desc.pass.is_backward(), u64::from(desc.residual));
-    if backward {
-        (
-            2 + residual * u64::from(desc.backward_needs_preactivation()),
-            1 + residual,
-        )
-    } else {
-        (1 + residual, 1)
+    let needs = u64::from(desc.backward_needs_preactivation());
+    match (desc.residual, desc.pass.is_backward()) {
+        // x | y
+        (Residual::None, false) => (1, 1),
+        // x, residual | y
+        (Residual::Add, false) => (2, 1),
+        // x, residual | y, stream
+        (Residual::Stream, false) => (2, 2),
+        // x, dy | dx
+        (Residual::None, true) => (2, 1),
+        // x, dy, residual | dx, dresidual
+        (Residual::Add, true) => (2 + needs, 2),
+        // stream, dy, dstream | dx
+        (Residual::Stream, true) => (3, 1),
     }
 }
 

@@ -49,6 +49,8 @@ pub struct Args<T> {
     pub dy: *const T,
     /// `[rows, columns]`, what was added before the activation; or null.
     pub residual: *const T,
+    /// By column: `[rows, columns]`, the gradient of the residual stream, added to dx; or null.
+    pub dstream: *const T,
     /// `[rows, columns]`; may be any of the inputs.
     pub dx: *mut T,
     /// `[rows, columns]`; or null. May be any of the inputs but that of dx.
@@ -376,9 +378,13 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
                 // SAFETY: the caller's, here and below; each part belongs to one thread.
                 unsafe {
                     let [weight, _] = self.at(stretch, of_run, at);
-                    let dx = g[v].zip3(weight, xhat, |g, weight, xhat| {
+                    let mut dx = g[v].zip3(weight, xhat, |g, weight, xhat| {
                         normalize::input_gradient(g * weight, xhat, normalizer.rstd, means)
                     });
+                    if Self::BY_COLUMN && !args.dstream.is_null() {
+                        let more = S::Access::load(args.dstream.wrapping_add(element));
+                        dx = dx.zip(S::Access::unpack::<T>(more), |dx, more| dx + more);
+                    }
                     if !args.dresidual.is_null() {
                         S::Access::store(args.dresidual.wrapping_add(element), S::Access::pack::<T>(g[v]));
                     }

@@ -189,6 +189,8 @@ pub(in crate::cpu) struct BackwardElements<'a, T> {
     x: Source<'a, T>,
     dy: Source<'a, T>,
     residual: Option<Source<'a, T>>,
+    /// What is added to `dx`.
+    dstream: Option<Source<'a, T>>,
     dx: Option<Dest<'a, T>>,
     dresidual: Option<Dest<'a, T>>,
     activation: Activation,
@@ -204,6 +206,7 @@ impl<'a, T: Element> BackwardElements<'a, T> {
         x: Source<'a, T>,
         (dy, dx, in_place): (Source<'a, T>, Option<Dest<'a, T>>, bool),
         (residual, dresidual): (Option<Source<'a, T>>, Option<Dest<'a, T>>),
+        dstream: Option<Source<'a, T>>,
         activation: Activation,
         (streaming, lookahead): (bool, usize),
         vectors: Vectors,
@@ -212,6 +215,7 @@ impl<'a, T: Element> BackwardElements<'a, T> {
             x,
             dy,
             residual,
+            dstream,
             dx,
             dresidual,
             activation,
@@ -276,7 +280,8 @@ impl<'a, T: Element> BackwardElements<'a, T> {
         let to_dx = dx.as_mut().map(|dx| unsafe { dx.place() });
         // SAFETY: as above.
         let to_dresidual = dresidual.as_mut().map(|dresidual| unsafe { dresidual.place() });
-        let inputs = [Some(&self.x), Some(&self.dy), self.residual.as_ref()];
+        let third = self.residual.as_ref().or(self.dstream.as_ref());
+        let inputs = [Some(&self.x), Some(&self.dy), third];
         let ahead = Lookahead::new(inputs, at.0, self.lookahead);
         let results = Results {
             dx: to_dx,
@@ -320,6 +325,14 @@ impl<'a, T: Element> BackwardElements<'a, T> {
                 self.vectors.run(Deactivate { activation, z, g });
                 let all = Prepared { xhat, g };
                 visitor.visit(PreparedRows { all, len }, results);
+            }
+        }
+        if let (Some(dx), Some(dstream)) = (&mut dx, &self.dstream) {
+            // SAFETY: as above; what was computed there is still there.
+            let dx = &mut unsafe { dx.place() }[..at.1];
+            let dstream = dstream.slice(at.0, at.1);
+            for i in 0..at.1 {
+                dx[i] += dstream[i].to_acc();
             }
         }
         // SAFETY: this function's contract; no borrow of these elements is used any more.

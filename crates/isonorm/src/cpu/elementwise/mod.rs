@@ -8,11 +8,13 @@ mod backward;
 mod forward;
 mod input_gradient;
 mod output;
+mod residual_stream;
 
 pub(super) use backward::{BackwardElements, BackwardSpace, Gradient, GradientVisitor, Gradients};
 pub(super) use forward::ForwardElements;
 pub(super) use input_gradient::{InputGradient, Results};
 pub(super) use output::OutputSpace;
+pub(super) use residual_stream::ResidualStream;
 
 use isonorm_math::normalize::affine;
 use isonorm_math::{Activation, BackwardCoefficients, Element, Normalizer, Real};

@@ -6,7 +6,7 @@ use super::GroupLayout;
 use super::moments::{GroupMoments, measure_short_groups};
 use crate::Geometry;
 use crate::cpu::crew::Crew;
-use crate::cpu::elementwise::{AffineMap, All, CHUNK, Each, ForwardElements, OutputSpace};
+use crate::cpu::elementwise::{AffineMap, All, CHUNK, Each, ForwardElements, OutputSpace, ResidualStream};
 use crate::cpu::isa::{Kernel, Vectors};
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::Parameters;
@@ -21,6 +21,8 @@ pub(in crate::cpu) struct RowsForward<'a, T: Element> {
     pub(in crate::cpu) vectors: Vectors,
     pub(in crate::cpu) plan: &'a RowsPlan,
     pub(in crate::cpu) geometry: &'a Geometry,
+    /// What is added beforehand, making the `x` of the elements.
+    pub(in crate::cpu) stream: Option<ResidualStream<'a, T>>,
     pub(in crate::cpu) elements: ForwardElements<'a, T>,
     pub(in crate::cpu) parameters: Parameters<'a, T::Acc>,
     /// Whether a mean is subtracted.
@@ -41,6 +43,9 @@ pub(in crate::cpu) fn forward<T: Element>(pass: &RowsForward<'_, T>, crew: &Crew
     if !pass.plan.split {
         return crew.for_each(groups, |tasks| run(Phase::Whole, tasks));
     }
+    if pass.stream.is_some() {
+        crew.for_each(groups * parts, |tasks| run(Phase::Add, tasks));
+    }
     if pass.given.is_none() {
         crew.for_each(groups * parts, |tasks| run(Phase::Measure, tasks));
         crew.for_each(groups, |groups| groups.for_each(|group| pass.merge_parts(group)));
@@ -53,6 +58,8 @@ pub(in crate::cpu) fn forward<T: Element>(pass: &RowsForward<'_, T>, crew: &Crew
 enum Phase {
     /// A group from its statistics to its result.
     Whole,
+    /// What is added to a part beforehand; before any part is measured, for all are measured about the same elements.
+    Add,
     /// The moments of a part, into the workspace.
     Measure,
     /// A part's result, the last first: a cache may still have them.
@@ -79,12 +86,19 @@ impl<T: Element> Kernel for Tasks<'_, '_, T> {
         for start in tasks.clone().step_by(batch) {
             let (groups, parts) = match phase {
                 Phase::Whole => (start..(start + batch).min(tasks.end), 0..parts),
-                Phase::Measure => (start / parts..start / parts + 1, start % parts..start % parts + 1),
+                Phase::Add | Phase::Measure => (start / parts..start / parts + 1, start % parts..start % parts + 1),
                 Phase::Apply => {
                     let task = pass.geometry.groups() * parts - 1 - start;
                     (task / parts..task / parts + 1, task % parts..task % parts + 1)
                 }
             };
+            if let (Some(stream), Phase::Whole | Phase::Add) = (&pass.stream, phase) {
+                // SAFETY: a group is one task's, or a part of one is.
+                unsafe { stream.add(pass.stretch(groups.clone(), parts.clone()), &mut space) };
+            }
+            if phase == Phase::Add {
+                continue;
+            }
             let normalizers = &mut normalizers[..groups.len()];
             // SAFETY: a group is one task's, or (when measuring) the slot of each part.
             unsafe { pass.normalizers(phase, groups.clone(), parts.clone(), normalizers) };
@@ -118,6 +132,15 @@ impl<T: Element> Kernel for Tasks<'_, '_, T> {
 }
 
 impl<'a, T: Element> RowsForward<'a, T> {
+    /// Where some whole groups, or some parts of one, begin, and how many elements they have, where groups are contiguous.
+    fn stretch(&self, groups: Range<usize>, parts: Range<usize>) -> (usize, usize) {
+        let (plan, len) = (self.plan, self.geometry.inner);
+        debug_assert!(self.geometry.outer == 1, "a residual stream has contiguous rows");
+        let start = groups.start * len + plan.part_blocks(parts.start).start * plan.block_inner;
+        let of_last = (plan.part_blocks(parts.end - 1).end * plan.block_inner).min(len);
+        (start, (groups.end - 1) * len + of_last - start)
+    }
+
     /// What normalizes some groups; when only measuring, their moments go to the workspace.
     ///
     /// # Safety

@@ -79,6 +79,7 @@ pub(super) struct ForwardPointers {
     x: usize,
     y: usize,
     residual: usize,
+    stream: usize,
     weight: usize,
     bias: usize,
     given_mean: usize,
@@ -90,11 +91,13 @@ pub(super) struct ForwardPointers {
 impl ForwardPointers {
     pub(super) fn of<R: Spanning, W: Spanning>(a: &ForwardArguments<R, W>) -> ForwardPointers {
         let [x, y] = through(&a.data);
+        let [residual, stream] = a.stream.as_ref().map_or([address(&a.residual), 0], through);
         let [given_mean, given_var] = given(&a.running);
         ForwardPointers {
             x,
             y,
-            residual: address(&a.residual),
+            residual,
+            stream,
             weight: address(&a.weight),
             bias: address(&a.bias),
             given_mean,
@@ -106,7 +109,8 @@ impl ForwardPointers {
 
     /// Whether the plan's kernels for aligned tensors may run.
     pub(super) fn are_aligned(&self, plan: &GpuPlan) -> bool {
-        are_aligned(plan, &[self.x, self.y, self.residual], [self.weight, self.bias])
+        let tensors = [self.x, self.y, self.residual, self.stream];
+        are_aligned(plan, &tensors, [self.weight, self.bias])
     }
 }
 
@@ -117,6 +121,7 @@ pub(super) struct BackwardPointers {
     dy: usize,
     dx: usize,
     residual: usize,
+    dstream: usize,
     weight: usize,
     bias: usize,
     mean: usize,
@@ -137,6 +142,7 @@ impl BackwardPointers {
             dy,
             dx,
             residual: address(&a.residual),
+            dstream: address(&a.dstream),
             weight: address(&a.weight),
             bias: address(&a.bias),
             mean: address(&a.mean),
@@ -151,7 +157,7 @@ impl BackwardPointers {
 
     /// Whether the plan's kernels for aligned tensors may run.
     pub(super) fn are_aligned(&self, plan: &GpuPlan) -> bool {
-        let tensors = [self.x, self.dy, self.dx, self.residual, self.dresidual];
+        let tensors = [self.x, self.dy, self.dx, self.residual, self.dstream, self.dresidual];
         are_aligned(plan, &tensors, [self.weight, self.bias])
     }
 }

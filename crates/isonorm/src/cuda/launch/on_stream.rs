@@ -191,8 +191,12 @@ fn statistics<'a>(running: &Option<Running<View<'a>, ViewMut<'a>>>) -> [Named<'a
 }
 
 /// Every argument under its name.
-fn forward_places<'a>(a: &Forward<'a>) -> [Named<'a>; 9] {
+fn forward_places<'a>(a: &Forward<'a>) -> [Named<'a>; 11] {
     let [x, y] = through(["x", "y"], &a.data);
+    let [added, stream] = match &a.stream {
+        Some(stream) => through(["residual", "stream"], stream),
+        None => [None, None],
+    };
     let [running_mean, running_var] = statistics(&a.running);
     [
         x,
@@ -200,6 +204,8 @@ fn forward_places<'a>(a: &Forward<'a>) -> [Named<'a>; 9] {
         read("weight", &a.weight),
         read("bias", &a.bias),
         read("residual", &a.residual),
+        added,
+        stream,
         running_mean,
         running_var,
         written("mean", &a.saved_mean),
@@ -208,7 +214,7 @@ fn forward_places<'a>(a: &Forward<'a>) -> [Named<'a>; 9] {
 }
 
 /// Every argument under its name.
-fn backward_places<'a>(a: &Backward<'a>) -> [Named<'a>; 13] {
+fn backward_places<'a>(a: &Backward<'a>) -> [Named<'a>; 14] {
     let [dy, dx] = through(["dy", "dx"], &a.data);
     let [running_mean, running_var] = statistics(&a.running);
     [
@@ -218,6 +224,7 @@ fn backward_places<'a>(a: &Backward<'a>) -> [Named<'a>; 13] {
         read("weight", &a.weight),
         read("bias", &a.bias),
         read("residual", &a.residual),
+        read("dstream", &a.dstream),
         running_mean,
         running_var,
         read("mean", &a.mean),

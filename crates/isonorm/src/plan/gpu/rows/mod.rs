@@ -147,6 +147,7 @@ struct Rows<'a> {
     pass: Pass,
     op: Op,
     activation: Activation,
+    /// Whether kernels load a tensor besides x (and dy): one that is added before the activation, or to x.
     residual: bool,
     rows: u64,
     columns: u64,
@@ -263,7 +264,7 @@ impl<'a> Rows<'a> {
                 () => Op::Rms,
             },
             activation: desc.get_activation(),
-            residual: desc.has_residual(),
+            residual: desc.has_residual() || desc.has_stream() && !backward,
             rows: (g.batch * g.outer * g.kept) as u64,
             columns: g.inner as u64,
             parameters,
