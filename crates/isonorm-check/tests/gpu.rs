@@ -121,7 +121,7 @@ fn long_rows_in_blocks_clusters_and_the_grid() {
         ("layernorm x=2x16000 dtype=f32 act=silu residual=add", "rows/grid"),
         ("layernorm x=5x20000 dtype=f32", "rows/blocks"),
         ("rmsnorm x=5x20000 dtype=bf16 residual=stream", "rows/alone"),
-        ("layernorm x=1x70000 dtype=f32 residual=stream", "rows/cluster"),
+        ("layernorm x=1x70000 dtype=f32 residual=stream", "rows/grid"),
         ("layernorm x=1x110000 residual=stream inplace=yes", "rows/grid"),
         (
             "layernorm x=5x10000 dtype=bf16 residual=stream pass=backward",

@@ -25,6 +25,8 @@ fn held(kernel: &Kernel, of_access: usize) -> usize {
     let team = match kernel.entry {
         e if e.contains("_block_") => kernel.block as usize,
         e if e.contains("_blocks_") => (kernel.cluster * kernel.block) as usize,
+        e if e.contains("_lanes2_") => 2,
+        e if e.contains("_lanes4_") => 4,
         e if e.contains("_lanes8_") => 8,
         e if e.contains("_lanes16_") => 16,
         _ => 32,

@@ -33,6 +33,12 @@ pub enum Mistake {
     WrongGelu,
     /// The residual is added behind the activation.
     ResidualLast,
+    /// The residual stream is normalized before it is rounded.
+    StreamUnrounded,
+    /// The residual stream is written, but it is x that is normalized.
+    StreamIgnored,
+    /// The gradient of the residual stream is forgotten.
+    NoDstream,
     /// ReLU passes gradients at 0.
     ReluAtZero,
     /// dx without the x̂ term.
@@ -194,7 +200,21 @@ impl Engine for Reference {
 
     fn forward(&mut self, desc: &NormDesc, inputs: &ForwardInputs) -> Result<Outputs> {
         let index = Index::of(desc);
-        let x = inputs.x.to_f64();
+        let mut x = inputs.x.to_f64();
+        let mut residual = values(&inputs.residual);
+        let mut stream = None;
+        if let Some(residual) = residual.take_if(|_| desc.has_stream()) {
+            let wide = desc.get_dtype() == DType::F64;
+            let add = |(x, r): (&f64, f64)| if wide { x + r } else { f64::from(*x as f32 + r as f32) };
+            let sums: Vec<f64> = x.iter().zip(residual).map(add).collect();
+            let rounded = TensorData::from_f64(desc.get_dtype(), &sums);
+            match self.0 {
+                Mistake::StreamUnrounded => x = sums,
+                Mistake::StreamIgnored => {}
+                _ => x = rounded.to_f64(),
+            }
+            stream = Some(rounded);
+        }
         let given = self.given(desc, &index, inputs.running.as_ref());
         let of_x = || {
             (0..index.groups())
@@ -209,7 +229,7 @@ impl Engine for Reference {
             let next = (i + 1) % normalizers.len();
             normalizers[next].mean = f64::NAN;
         }
-        let [weight, bias, residual] = [&inputs.weight, &inputs.bias, &inputs.residual].map(values);
+        let [weight, bias] = [&inputs.weight, &inputs.bias].map(values);
         let y = (0..x.len())
             .map(|i| {
                 let (n, p) = (&normalizers[index.group[i]], self.parameter(&index, i));
@@ -220,6 +240,7 @@ impl Engine for Reference {
             .collect();
         let mut outputs = Outputs::default();
         outputs.tensors.push((Output::Y, self.stored(desc.get_dtype(), y)));
+        outputs.tensors.extend(stream.map(|stream| (Output::Stream, stream)));
         if let Some((mean, rstd)) = inputs.saved {
             let of = |f: fn(&Normalizer) -> f64| normalizers.iter().map(f).collect();
             outputs.tensors.push((Output::Mean, self.stored(mean, of(|n| n.mean))));
@@ -313,6 +334,9 @@ impl Engine for Reference {
             members
                 .iter()
                 .for_each(|&i| dx[i] = n.rstd * (g[i] - mean_g - xhat[i] * mean_gx));
+        }
+        if let Some(dstream) = values(&inputs.dstream).filter(|_| !self.is(Mistake::NoDstream)) {
+            dx.iter_mut().zip(dstream).for_each(|(dx, more)| *dx += more);
         }
         let dweight = terms.iter().map(|t| self.sum(t.iter().map(|t| t.0))).collect();
         let dbias = terms.iter().map(|t| self.sum(t.iter().map(|t| t.1))).collect();

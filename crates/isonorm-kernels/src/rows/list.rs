@@ -9,10 +9,14 @@ macro_rules! forward_kernels {
     ($receive:ident) => {
         $receive! {
             "rows_forward_lanes" by forward {
+                layer_lanes2_v1_ahead: Centred, Lanes<2>, Vectors, 1, ByColumn, Plain, false, true;
+                layer_lanes4_v1_ahead: Centred, Lanes<4>, Vectors, 1, ByColumn, Plain, false, true;
                 layer_lanes8_v1_ahead: Centred, Lanes<8>, Vectors, 1, ByColumn, Plain, false, true;
                 layer_lanes16_v1_ahead: Centred, Lanes<16>, Vectors, 1, ByColumn, Plain, false, true;
                 layer_warp_v1_ahead: Centred, Lanes<32>, Vectors, 1, ByColumn, Plain, false, true;
                 layer_warp_v2_ahead: Centred, Lanes<32>, Vectors, 2, ByColumn, Plain, false, true;
+                rms_lanes2_v1_ahead: Uncentred, Lanes<2>, Vectors, 1, ByColumn, Plain, false, true;
+                rms_lanes4_v1_ahead: Uncentred, Lanes<4>, Vectors, 1, ByColumn, Plain, false, true;
                 rms_lanes8_v1_ahead: Uncentred, Lanes<8>, Vectors, 1, ByColumn, Plain, false, true;
                 rms_lanes16_v1_ahead: Uncentred, Lanes<16>, Vectors, 1, ByColumn, Plain, false, true;
                 rms_warp_v1_ahead: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Plain, false, true;
@@ -122,6 +126,8 @@ macro_rules! backward_kernels {
     ($receive:ident) => {
         $receive! {
             "rows_backward_plain" by backward {
+                layer_lanes2_v1_ahead: Centred, Lanes<2>, Vectors, 1, ByColumn, Plain, true, true;
+                layer_lanes4_v1_ahead: Centred, Lanes<4>, Vectors, 1, ByColumn, Plain, true, true;
                 layer_lanes8_v1_ahead: Centred, Lanes<8>, Vectors, 1, ByColumn, Plain, true, true;
                 layer_lanes16_v1_ahead: Centred, Lanes<16>, Vectors, 1, ByColumn, Plain, true, true;
                 layer_warp_v1_ahead: Centred, Lanes<32>, Vectors, 1, ByColumn, Plain, true, true;
@@ -129,6 +135,8 @@ macro_rules! backward_kernels {
                 layer_warp_v3_ahead: Centred, Lanes<32>, Vectors, 3, ByColumn, Plain, true, true;
                 layer_block_v1_ahead: Centred, Block, Vectors, 1, ByColumn, Plain, true, true;
                 layer_block_v2_ahead: Centred, Block, Vectors, 2, ByColumn, Plain, true, true;
+                rms_lanes2_v1_ahead: Uncentred, Lanes<2>, Vectors, 1, ByColumn, Plain, true, true;
+                rms_lanes4_v1_ahead: Uncentred, Lanes<4>, Vectors, 1, ByColumn, Plain, true, true;
                 rms_lanes8_v1_ahead: Uncentred, Lanes<8>, Vectors, 1, ByColumn, Plain, true, true;
                 rms_lanes16_v1_ahead: Uncentred, Lanes<16>, Vectors, 1, ByColumn, Plain, true, true;
                 rms_warp_v1_ahead: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Plain, true, true;
