@@ -8,7 +8,8 @@
 # MIN_TIME (seconds for each case, default 0.3), RECORDS (folder, default bench/records), SUITES (what is verified, default: all),
 # KEEP_GOING=1 (measure even though a case failed; the exit code says so),
 # SANITIZE (tools of NVIDIA's compute-sanitizer that watch the smaller suites, such as "memcheck racecheck synccheck initcheck";
-# default none; what they say goes into NAME.sanitizer.txt), PEERS=1 (measure PyTorch and torch.compile beside isonorm, with the
+# default none; what they say goes into NAME.sanitizer.txt), SWEEP=1 (measure LayerNorm over rows of 2^4 to 2^22 elements, into
+# NAME-sweep.json, which bench/plot_sweep.py draws), PEERS=1 (measure PyTorch and torch.compile beside isonorm, with the
 # python3 on the path, into NAME-torch.json).
 set -euo pipefail
 
@@ -24,6 +25,7 @@ fi
 device=${DEVICE:-cuda}
 records=${RECORDS:-$here/bench/records}
 name=${2:-$(date -u +%Y-%m-%d)-${device//:/}}
+sweep_elements=$((1 << 26))
 suites=${SUITES:-smoke shapes segments adversarial exact pairwise combinations large}
 
 echo "== device"
@@ -64,6 +66,19 @@ echo "== bench: time beside the floor"
 "$isonorm" bench --device "$device" --min-time "${MIN_TIME:-0.3}" --save "$records/$name.json"
 echo
 echo "record: $records/$name.json"
+if [ "${SWEEP:-0}" = 1 ]; then
+    echo
+    echo "== sweep: rows of every length, $sweep_elements elements in all"
+    cases=()
+    for ((length = 16; length <= 1 << 22; length *= 2)); do
+        for dtype in bf16 f32; do
+            for pass in train backward; do
+                cases+=(--case "layernorm x=$((sweep_elements / length))x$length dtype=$dtype pass=$pass")
+            done
+        done
+    done
+    "$isonorm" bench --device "$device" --min-time "${MIN_TIME:-0.3}" --save "$records/$name-sweep.json" "${cases[@]}"
+fi
 if [ "${PEERS:-0}" = 1 ]; then
     echo
     echo "== peers: PyTorch beside isonorm"

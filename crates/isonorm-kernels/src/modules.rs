@@ -66,8 +66,6 @@ modules! {
     "rows_long_elements_runs" for 80;
     "rows_long_plain" for 80;
     "rows_long_runs_plain" for 80;
-    "rows_cluster_plain" for 90;
-    "rows_cluster_runs_plain" for 90;
     "rows_backward_plain" for 80;
     "rows_backward" for 80;
     "rows_backward_elements" for 80;

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::thread;
 
 use isonorm::cuda::{Backward, Buffer, Device, Forward, Interpreter, Plan, Stream, View, Workspace};
-use isonorm::{DType, Error, GpuProperties, NormDesc, Pass, Result};
+use isonorm::{DType, Error, GpuProperties, NormDesc, Pass, Result, bf16};
 
 /// The first GPU; where there is none, a line says what is left out.
 fn gpu(what: &str) -> Option<Device> {
@@ -312,6 +312,72 @@ fn too_much_memory_is_refused_and_the_context_survives() -> Result<()> {
     }
     Layer::new(&stream, 4, 64)?.run(&stream)?;
     stream.synchronize()
+}
+
+/// The rows of a small tensor again and again: each result is, bit by bit, that of the same row of the small one.
+#[test]
+fn more_than_2_32_elements() -> Result<()> {
+    const COLUMNS: usize = 4096;
+    const TILE: usize = 1031;
+    const ROWS: usize = (1 << 20) + 1033;
+    let Some(gpu) = gpu("more than 2^32 elements") else {
+        return Ok(());
+    };
+    let (all, tile) = (ROWS * COLUMNS, TILE * COLUMNS);
+    let needed = 3 * all * size_of::<bf16>() + (1 << 30);
+    let (free, _) = gpu.memory()?;
+    if free < needed {
+        say(&format!(
+            "more than 2^32 elements: {needed} bytes are needed, {free} are free"
+        ));
+        return Ok(());
+    }
+    let stream = gpu.stream()?;
+    let numbers = |seed: usize| -> Vec<bf16> {
+        let number = |i: usize| ((i * 7919 + seed) % 2003) as f32 / 500.0 - 2.0;
+        (0..tile).map(|i| bf16::from_f32(number(i))).collect()
+    };
+    let repeated = |small: &Buffer<bf16>| -> Result<Buffer<bf16>> {
+        let mut large = stream.zeros::<bf16>(all)?;
+        for start in (0..all).step_by(tile) {
+            let end = all.min(start + tile);
+            let (from, to) = (small.get(0..end - start), large.get_mut(start..end));
+            stream.copy(from.expect("in bounds"), to.expect("in bounds"))?;
+        }
+        Ok(large)
+    };
+    let (weight, bias) = (stream.upload(&[1.5f32; COLUMNS])?, stream.upload(&[0.25f32; COLUMNS])?);
+    let (small_x, small_dy) = (stream.upload(&numbers(1))?, stream.upload(&numbers(2))?);
+    let run = |rows: usize, x: &Buffer<bf16>, dy: &Buffer<bf16>, out: &mut Buffer<bf16>, pass: Pass| -> Result<()> {
+        let desc = NormDesc::layer_norm([rows, COLUMNS], 1).dtype(DType::Bf16);
+        let (mut mean, mut rstd) = (stream.zeros::<f32>(rows)?, stream.zeros::<f32>(rows)?);
+        let forward = Forward::new(x, &mut *out).weight(&weight).bias(&bias);
+        stream.forward(&gpu.plan(&desc)?, forward.save(&mut mean, &mut rstd), Workspace::Pool)?;
+        if pass == Pass::Backward {
+            let backward = Backward::new(x, dy, out).weight(&weight).bias(&bias);
+            stream.backward(
+                &gpu.plan(&desc.pass(pass))?,
+                backward.saved(&mean, &rstd),
+                Workspace::Pool,
+            )?;
+        }
+        stream.synchronize()
+    };
+    let (x, dy) = (repeated(&small_x)?, repeated(&small_dy)?);
+    for pass in [Pass::Train, Pass::Backward] {
+        let (mut large, mut small) = (stream.zeros::<bf16>(all)?, stream.zeros::<bf16>(tile)?);
+        run(TILE, &small_x, &small_dy, &mut small, pass)?;
+        run(ROWS, &x, &dy, &mut large, pass)?;
+        let expected = small.to_vec()?;
+        for start in (0..all).step_by(tile) {
+            let end = all.min(start + tile);
+            let to = small.get_mut(0..end - start).expect("in bounds");
+            stream.copy(large.get(start..end).expect("in bounds"), to)?;
+            let same = small.to_vec()?[..end - start] == expected[..end - start];
+            assert!(same, "{pass:?}: other bits from element {start} on");
+        }
+    }
+    Ok(())
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn rows_are_spread_as_they_grow_and_read_once_as_long_as_the_chip_keeps_them() {
         ("layernorm x=10000x4096 dtype=bf16", "rows/block"),
         ("layernorm x=1000x50000 dtype=f32", "rows/blocks"),
         ("layernorm x=1000x50000 dtype=f32 act=relu", "rows/alone"),
-        ("layernorm x=1000x100000 dtype=f32", "rows/cluster"),
+        ("layernorm x=1000x100000 dtype=f32", "rows/grid"),
         ("layernorm x=4x1000000 dtype=f32", "rows/grid"),
     ] {
         let plan = plan(problem);

@@ -66,7 +66,7 @@ impl Module {
 }
 
 /// The families of kernels for rows.
-const ROWS: [&str; 30] = [
+const ROWS: [&str; 28] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -83,8 +83,6 @@ const ROWS: [&str; 30] = [
     "rows_long_elements_runs",
     "rows_long_plain",
     "rows_long_runs_plain",
-    "rows_cluster_plain",
-    "rows_cluster_runs_plain",
     "rows_backward_plain",
     "rows_backward",
     "rows_backward_elements",

@@ -10,7 +10,7 @@ use crate::rows::gather;
 use crate::rows::list::{backward_kernels, forward_kernels, sweep_kernels};
 use crate::rows::long;
 use crate::rows::parameters::{ByColumn, ByRun};
-use crate::rows::spread::{Alone, Cluster, Grid};
+use crate::rows::spread::{Alone, Grid};
 use crate::rows::statistics::{Centred, Given, Uncentred};
 use crate::rows::team::{Block, Blocks, Lanes};
 use crate::rows::two_sweeps;

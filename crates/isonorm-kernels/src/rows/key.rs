@@ -8,7 +8,7 @@ use super::forward::{Args, Of, Spec, forward};
 use super::list::{backward_kernels, forward_kernels, sweep_kernels};
 use super::long::long;
 use super::parameters::{ByColumn, ByRun, Map, Sharing};
-use super::spread::{Alone, Cluster, Grid, HEAD_BYTES};
+use super::spread::{Alone, Grid, HEAD_BYTES};
 use super::statistics::{Centred, Given, Op, Statistics, Uncentred};
 use super::team::{Block, Blocks, Lanes, Owner, Owns, Team};
 use super::two_sweeps::{self, tile_bytes, two_sweeps};
@@ -95,7 +95,7 @@ impl Key {
 
     /// Whether rows may be longer than the registers.
     pub fn is_long(&self) -> bool {
-        matches!(self.owner, Owner::Alone | Owner::Cluster | Owner::Grid)
+        matches!(self.owner, Owner::Alone | Owner::Grid)
     }
 
     /// Whether rows come ahead to shared memory.
@@ -141,7 +141,7 @@ impl Key {
             Owner::Block => Block::SHARED_BYTES,
             Owner::Blocks => Blocks::SHARED_BYTES,
             Owner::Grid if self.pass == Pass::Backward => two_sweeps::HEAD_BYTES,
-            Owner::Alone | Owner::Cluster | Owner::Grid => HEAD_BYTES,
+            Owner::Alone | Owner::Grid => HEAD_BYTES,
         };
         let of_tensor = self.accesses * self.access_bytes();
         let of_thread = match (self.pass, self.owner) {
@@ -182,7 +182,6 @@ impl Key {
             Owner::Block => "block".into(),
             Owner::Blocks => "blocks".into(),
             Owner::Alone => "alone".into(),
-            Owner::Cluster => "cluster".into(),
             Owner::Grid => "grid".into(),
         };
         let ahead = if self.ahead && !self.is_long() { "_ahead" } else { "" };
@@ -198,7 +197,6 @@ impl Key {
             Owner::Blocks => "rows_forward_cluster",
             Owner::Lanes(_) | Owner::Block => "rows_forward",
             Owner::Alone | Owner::Grid => "rows_long",
-            Owner::Cluster => "rows_cluster",
         });
         if self.width == Width::Element {
             name += "_elements";

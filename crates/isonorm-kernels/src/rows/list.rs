@@ -110,13 +110,6 @@ macro_rules! forward_kernels {
                 layer_grid_v2: Centred, Grid, Vectors, 2, ByRun, Plain, false, true;
                 given_alone_v2: Given, Alone, Vectors, 2, ByRun, Plain, false, true;
             }
-            "rows_cluster_plain" by long {
-                layer_cluster_v2: Centred, Cluster, Vectors, 2, ByColumn, Plain, false, true;
-                rms_cluster_v2: Uncentred, Cluster, Vectors, 2, ByColumn, Plain, false, true;
-            }
-            "rows_cluster_runs_plain" by long {
-                layer_cluster_v2: Centred, Cluster, Vectors, 2, ByRun, Plain, false, true;
-            }
         }
     };
 }

@@ -57,7 +57,6 @@ pub unsafe fn long<T: Data, S: Spec<Team: Spread>, const V: usize>(args: &Args<T
         row += step;
         set = next_set(set, set_step, sets);
     }
-    spread.finish();
 }
 
 /// What a thread has of a tile.

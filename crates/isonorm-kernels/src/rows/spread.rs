@@ -5,17 +5,11 @@ use isonorm_math::Moments;
 use super::forward::Args;
 use super::parameters::at_least_one;
 use super::team::{Owner, Owns};
-use crate::simt::{self, Shared, WARP};
+use crate::simt::{self, WARP};
 use crate::{block, warp};
 
-/// Bytes of shared memory before the tiles that are kept: the sums of the block, and two slots for the cluster.
-pub const HEAD_BYTES: u32 = 896;
-
-/// Where the cluster's slots start, and how far they lie apart.
-const SLOTS: u32 = block::SCRATCH_BYTES;
-const SLOT_BYTES: u32 = 16;
-
-const _: () = assert!(SLOTS + 2 * SLOT_BYTES <= HEAD_BYTES);
+/// Bytes of shared memory before the tiles that are kept, for the sums of the block.
+pub const HEAD_BYTES: u32 = block::SCRATCH_BYTES.next_multiple_of(128);
 
 /// The blocks that share a row.
 pub trait Spread: Owns {
@@ -37,19 +31,11 @@ pub trait Spread: Owns {
     ///
     /// See [`Args`]; shared memory has [`HEAD_BYTES`].
     unsafe fn merge<T>(&mut self, own: Moments<f32>, args: &Args<T>) -> Moments<f32>;
-
-    /// Called by all blocks at the end.
-    fn finish(&self) {}
 }
 
 /// A block has rows of its own. (With given statistics, so have several.)
 pub struct Alone {
     blocks: u32,
-}
-
-/// The blocks of a cluster share a row, and exchange moments through shared memory (compute capability 9.0).
-pub struct Cluster {
-    slot: u32,
 }
 
 /// `Args::blocks` blocks of the grid share a row, and exchange moments through global memory. All blocks have to run at the
@@ -80,63 +66,6 @@ impl Spread for Alone {
     #[inline(always)]
     unsafe fn merge<T>(&mut self, own: Moments<f32>, _args: &Args<T>) -> Moments<f32> {
         own
-    }
-}
-
-impl Owns for Cluster {
-    const OWNER: Owner = Owner::Cluster;
-}
-
-impl Spread for Cluster {
-    #[inline(always)]
-    fn new<T>(_args: &Args<T>) -> Self {
-        Self { slot: SLOTS }
-    }
-
-    #[inline(always)]
-    fn blocks(&self) -> u32 {
-        simt::cluster_blocks()
-    }
-
-    #[inline(always)]
-    fn rank(&self) -> u32 {
-        simt::cluster_rank()
-    }
-
-    #[inline(always)]
-    unsafe fn merge<T>(&mut self, own: Moments<f32>, _args: &Args<T>) -> Moments<f32> {
-        let slot = Shared::<f32>::at(self.slot);
-        // Whoever writes a slot again has passed the barrier of the row between, which all reached after reading it.
-        self.slot = 2 * SLOTS + SLOT_BYTES - self.slot;
-        if simt::thread_index() == 0 {
-            // SAFETY: inside of the head; see above.
-            unsafe {
-                simt::shared_store(slot, own.count);
-                simt::shared_store(slot.offset(1), own.mean);
-                simt::shared_store(slot.offset(2), own.m2);
-            }
-        }
-        simt::cluster_barrier();
-        let mut all = Moments::EMPTY;
-        let mut peer = simt::lane();
-        while peer < self.blocks() {
-            // SAFETY: written before the barrier, and no block ends before `finish`.
-            let theirs = unsafe {
-                Moments {
-                    count: simt::peer_load(slot, peer),
-                    mean: simt::peer_load(slot.offset(1), peer),
-                    m2: simt::peer_load(slot.offset(2), peer),
-                }
-            };
-            all = all.merge(theirs);
-            peer += WARP;
-        }
-        warp::moments(all)
-    }
-
-    #[inline(always)]
-    fn finish(&self) {
-        simt::cluster_barrier();
     }
 }
 

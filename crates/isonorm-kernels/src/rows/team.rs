@@ -18,8 +18,6 @@ pub enum Owner {
     Blocks,
     /// A block that does not hold the row.
     Alone,
-    /// The blocks of a cluster that do not hold the row.
-    Cluster,
     /// Blocks of the grid.
     Grid,
 }
@@ -71,7 +69,7 @@ pub trait Team: Owns + Sized {
     fn any(&self, of_team: bool) -> bool;
 }
 
-/// So many neighbouring lanes of a warp: 8, 16 or 32.
+/// So many neighbouring lanes of a warp: a power of two, from 2 on.
 pub struct Lanes<const LANES: u32>;
 
 impl<const LANES: u32> Owns for Lanes<LANES> {

@@ -287,7 +287,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         .shared_bytes(key.shared_bytes(case.threads, case.kept))
         .seed(case.seed);
     launch = match key.owner {
-        Owner::Cluster | Owner::Blocks => launch.cluster(case.blocks),
+        Owner::Blocks => launch.cluster(case.blocks),
         Owner::Grid => launch.resident(),
         _ => launch,
     };

@@ -158,17 +158,12 @@ fn a_nan_stays_in_its_long_row() {
 
 #[test]
 fn the_order_of_blocks_changes_no_bit() {
-    for (family, name) in [
-        ("rows_long_plain", "layer_grid_v2"),
-        ("rows_cluster_plain", "layer_cluster_v2"),
-    ] {
-        let mut case = case_of(named::<f32>(family, name), 4, 2.3, 1);
-        let input = input(&case, |random| random.f32());
-        let first = run(&case, &input);
-        for seed in 1000..1005 {
-            case.seed = seed;
-            assert_eq!(bits(first.y.slice()), bits(run(&case, &input).y.slice()));
-        }
+    let mut case = case_of(named::<f32>("rows_long_plain", "layer_grid_v2"), 4, 2.3, 1);
+    let input = input(&case, |random| random.f32());
+    let first = run(&case, &input);
+    for seed in 1000..1005 {
+        case.seed = seed;
+        assert_eq!(bits(first.y.slice()), bits(run(&case, &input).y.slice()));
     }
 }
 

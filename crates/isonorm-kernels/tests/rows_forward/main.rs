@@ -192,14 +192,18 @@ fn activations_of_special_numbers() {
 
 #[test]
 fn teams_with_rows_of_their_own() {
-    for name in [
-        "layer_lanes8_v1_ahead",
-        "layer_lanes16_v1_ahead",
-        "layer_warp_v1_ahead",
-        "rms_warp_v1_ahead",
+    for (name, columns) in [
+        ("layer_lanes2_v1_ahead", 8),
+        ("rms_lanes2_v1_ahead", 4),
+        ("layer_lanes4_v1_ahead", 12),
+        ("rms_lanes4_v1_ahead", 16),
+        ("layer_lanes8_v1_ahead", 28),
+        ("layer_lanes16_v1_ahead", 28),
+        ("layer_warp_v1_ahead", 28),
+        ("rms_warp_v1_ahead", 28),
     ] {
         for rows in [1, 3, 4, 9, 33] {
-            let mut case = Case::new(named::<f32>("rows_forward_lanes", name), 96, 28);
+            let mut case = Case::new(named::<f32>("rows_forward_lanes", name), 96, columns);
             case.rows = rows;
             check(&case, &input(&case, |random| random.f32()));
         }

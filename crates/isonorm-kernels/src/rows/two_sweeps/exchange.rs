@@ -6,10 +6,14 @@ use super::BOTH;
 use super::share::{Stretch, Walk};
 use crate::rows::access::Data;
 use crate::rows::forward::Spec;
+use crate::rows::lanes::unrolled;
 use crate::rows::parameters::at_least_one;
 use crate::rows::statistics::{Op, Statistics};
 use crate::simt::{self, Shared, WARP};
 use crate::warp;
+
+/// Sums of other blocks that a lane asks for at once.
+const AT_ONCE: usize = 4;
 
 impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
     /// Where a warp leaves its sums.
@@ -40,12 +44,11 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
                     }
                     own += 1;
                 }
-                let place = u64::from(self.part) * args.rows + stretch.row;
-                let place = place * u64::from(args.runs()) + u64::from(stretch.run);
+                let place = self.place_of_sums(self.part, stretch.row, stretch.run);
                 // SAFETY: the caller's; this place belongs to this block.
                 unsafe {
-                    f32::store(args.sums_gx.wrapping_add(place as usize), of_gx);
-                    f32::store(args.sums_g.wrapping_add(place as usize), of_g);
+                    f32::store(args.sums_gx.wrapping_add(place), of_gx);
+                    f32::store(args.sums_g.wrapping_add(place), of_g);
                 }
             }
             if S::Statistics::OP != Op::Given && self.blocks > 1 && args.sweeps == BOTH {
@@ -63,24 +66,65 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
         simt::block_barrier();
     }
 
-    /// The means over a row, from all its sums; the same bits in each warp.
+    /// Where the sums of a part of a run of a row are. By column those of a row lie together, for every warp reads them all; else
+    /// those of a parameter do, which are added up once more.
     #[inline(always)]
-    pub(super) unsafe fn means(&self, stretch: Stretch) -> BackwardCoefficients<f32> {
+    fn place_of_sums(&self, part: u32, row: u64, run: u32) -> usize {
+        let args = self.args;
+        let place = if Self::BY_COLUMN {
+            row * u64::from(args.parts) + u64::from(part)
+        } else {
+            (u64::from(part) * args.rows + row) * u64::from(args.runs()) + u64::from(run)
+        };
+        place as usize
+    }
+
+    /// The sums of a lane's share of the parts of a row.
+    #[inline(always)]
+    unsafe fn share_by_column(&self, row: u64) -> [f32; 2] {
+        let args = self.args;
+        let mut sums = [0.0; 2];
+        let mut part = simt::lane();
+        while part < args.parts {
+            // All on their way at once.
+            let mut some = [[0.0; 2]; AT_ONCE];
+            unrolled::<AT_ONCE>(|i| {
+                let part = part + i as u32 * WARP;
+                if part < args.parts {
+                    let place = self.place_of_sums(part, row, 0);
+                    // SAFETY: the caller's: written, and seen by this block.
+                    some[i] = unsafe {
+                        [
+                            f32::load(args.sums_gx.wrapping_add(place)),
+                            f32::load(args.sums_g.wrapping_add(place)),
+                        ]
+                    };
+                }
+            });
+            unrolled::<AT_ONCE>(|i| sums = [sums[0] + some[i][0], sums[1] + some[i][1]]);
+            part += AT_ONCE as u32 * WARP;
+        }
+        sums
+    }
+
+    /// The sums of a lane's share of the parts of all runs of a row, each times its weight.
+    #[inline(always)]
+    unsafe fn share_by_run(&self, stretch: Stretch) -> [f32; 2] {
         let args = self.args;
         let (runs, places) = (at_least_one(args.runs()), args.parts);
         let (mut of_gx, mut of_g) = (0.0, 0.0);
         let mut number = simt::lane();
         while number < places * runs.get() {
-            let (place, run) = (number / runs, number % runs);
-            let at = (u64::from(place) * args.rows + stretch.row) * u64::from(runs.get()) + u64::from(run);
+            let run = number % runs;
+            let at = self.place_of_sums(number / runs, stretch.row, run);
             // SAFETY: the caller's: written, and seen by this block.
             let (gx, g) = unsafe {
                 (
-                    f32::load(args.sums_gx.wrapping_add(at as usize)),
-                    f32::load(args.sums_g.wrapping_add(at as usize)),
+                    f32::load(args.sums_gx.wrapping_add(at)),
+                    f32::load(args.sums_g.wrapping_add(at)),
                 )
             };
-            let weight = if Self::BY_COLUMN || args.affine.weight.is_null() {
+            let weight = if args.affine.weight.is_null() {
                 1.0
             } else {
                 // SAFETY: the caller's: a number for each run of each set.
@@ -93,7 +137,22 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
             of_g = Real::mul_add(weight, g, of_g);
             number += WARP;
         }
-        let [of_gx, of_g] = warp::sum_pair([of_gx, of_g]);
+        [of_gx, of_g]
+    }
+
+    /// The means over a row, from all its sums; the same bits in each warp.
+    #[inline(always)]
+    pub(super) unsafe fn means(&self, stretch: Stretch) -> BackwardCoefficients<f32> {
+        let args = self.args;
+        // SAFETY: the caller's.
+        let share = unsafe {
+            if Self::BY_COLUMN {
+                self.share_by_column(stretch.row)
+            } else {
+                self.share_by_run(stretch)
+            }
+        };
+        let [of_gx, of_g] = warp::sum_pair(share);
         let count = args.columns as f32;
         BackwardCoefficients {
             mean_g: if S::Statistics::OP == Op::Layer {

@@ -65,9 +65,10 @@ pub struct Args<T> {
     pub mean: *const f32,
     /// `[rows]`, as the forward pass saved it.
     pub rstd: *const f32,
-    /// `[parts, rows, runs]`, where sums of g·x̂ are left (by column: of g·x̂ times the weight); or null, if statistics are given.
+    /// `[parts, rows, runs]`, where sums of g·x̂ are left (by column `[rows, parts]`, of g·x̂ times the weight); or null, if statistics
+    /// are given.
     pub sums_gx: *mut f32,
-    /// `[parts, rows, runs]`, where sums of g are left (by column: of g times the weight); or null, if statistics are given.
+    /// The same of g.
     pub sums_g: *mut f32,
     /// By column: `[teams, columns]`, where each team's share of the weight's gradient goes; or null.
     pub dweight: *mut f32,

@@ -52,7 +52,7 @@ pub(super) const FORWARD: Registers = Registers {
 /// The backward pass, whose teams sum over their rows: as many as run at once.
 pub(super) const BACKWARD: Registers = Registers {
     lanes_threads: 256,
-    vectors: &[(1, 64..=128), (2, 64..=512)],
+    vectors: &[(2, 64..=512), (1, 64..=128)],
     smooth: &[(1, 32..=128), (2, 64..=512)],
     elements: &[(4, 128..=512), (4, 32..=512)],
     most_f32_threads: 512,
@@ -69,8 +69,6 @@ pub(super) struct Long {
     pub(super) threads: u32,
     /// A row is not spread over so many blocks that each has less than this.
     pub(super) least_share_bytes: u64,
-    /// Blocks of a cluster, at most. A GPU places clusters of 16 on fewer multiprocessors.
-    pub(super) most_cluster: u64,
     /// Blocks of a grid in which no two exchange anything, as multiples of what runs at once.
     pub(super) waves: u64,
 }
@@ -79,7 +77,6 @@ pub(super) struct Long {
 pub(super) const LONG: Long = Long {
     threads: 512,
     least_share_bytes: 16 << 10,
-    most_cluster: 8,
     waves: 4,
 };
 

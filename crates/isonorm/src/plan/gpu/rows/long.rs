@@ -24,20 +24,6 @@ pub(super) fn alone(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     Ok(tiles.schedule(rows, rows.rows, 1))
 }
 
-/// A row in the shared memory of a cluster.
-pub(super) fn cluster(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
-    let tiles = Tiles::new(rows, Owner::Cluster, width)?;
-    rows.has_clusters(tiles.listed.needs().unwrap_or(u32::MAX))?;
-    let blocks = tiles.wanted(rows).next_power_of_two();
-    if blocks > LONG.most_cluster {
-        return Err(tiles.not_by(LONG.most_cluster, blocks));
-    }
-    let clusters = rows.rows.min(MOST_BLOCKS / blocks);
-    let mut schedule = tiles.schedule(rows, clusters * blocks, blocks);
-    schedule.kernels[0].cluster = blocks as u32;
-    Ok(schedule)
-}
-
 /// A row in the shared memory of blocks of the grid that run at the same time, as much of it as fits.
 pub(super) fn grid(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     let tiles = Tiles::new(rows, Owner::Grid, width)?;

@@ -167,7 +167,6 @@ const FORWARD: Ways = &[
     ("rows/block", registers::block),
     ("rows/blocks", registers::blocks),
     ("rows/alone", long::alone),
-    ("rows/cluster", long::cluster),
     ("rows/grid", long::grid),
     ("rows/stream", long::stream),
 ];

@@ -46,8 +46,10 @@ pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
         ));
     }
     kernel.grid = (blocks * teams) as u32;
-    kernel.resident = rows.op != Op::Given && (2..=resident).contains(&blocks);
-    let apart = rows.op != Op::Given && blocks > resident;
+    // By column few numbers are exchanged for much data: reading it again takes less time than waiting for each other.
+    let by_column = rows.parameters.sharing == Sharing::ByColumn;
+    let apart = rows.op != Op::Given && blocks > if by_column { 1 } else { resident };
+    kernel.resident = rows.op != Op::Given && blocks > 1 && !apart;
     Ok(schedule(rows, listed, kernel, (kept, apart), teams, &division))
 }
 
