@@ -46,9 +46,8 @@ pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
         ));
     }
     kernel.grid = (blocks * teams) as u32;
-    // By column few numbers are exchanged for much data: reading it again takes less time than waiting for each other.
-    let by_column = rows.parameters.sharing == Sharing::ByColumn;
-    let apart = rows.op != Op::Given && blocks > if by_column { 1 } else { resident };
+    // With gradients by column shares are small, and reading them again takes less time than waiting for each other.
+    let apart = rows.op != Op::Given && blocks > if has_sums { 1 } else { resident };
     kernel.resident = rows.op != Op::Given && blocks > 1 && !apart;
     Ok(schedule(rows, listed, kernel, (kept, apart), teams, &division))
 }
