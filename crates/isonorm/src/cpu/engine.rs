@@ -135,6 +135,7 @@ impl ForElement for ForwardWork<'_> {
                 );
             }
             Schedule::Columns(plan) => {
+                debug_assert!(stream.is_none(), "rows are not walked by columns");
                 columns::forward(
                     &ColumnsForward {
                         vectors: crew.vectors,
