@@ -87,10 +87,20 @@ fn rows_of_every_length_in_the_interpreter() {
 
 #[test]
 fn teams_of_many_rows_load_ahead() {
-    let cases = parsed([8, 64, 128, 256, 1024, 2048].map(|columns| {
+    let problem = |(columns, types): (usize, &str)| {
         let rows = (32 << 10) / columns;
-        format!("layernorm x={rows}x{columns} dtype=f32 pass=train seed=4")
-    }));
+        format!("layernorm x={rows}x{columns} {types} pass=train seed=4")
+    };
+    // Two, three and four accesses a thread, of which the last may be missing; parameters kept as numbers, as they came, and not.
+    let of_16 = [128, 256, 512, 768, 1024, 1280, 2048, 3072, 4096].into_iter();
+    let cases = parsed(
+        ([8, 64, 128, 256, 1024]
+            .into_iter()
+            .map(|columns| (columns, "dtype=f32")))
+        .chain(of_16.clone().map(|columns| (columns, "dtype=bf16 param=bf16")))
+        .chain(of_16.map(|columns| (columns, "dtype=f16 param=f32 affine=weight")))
+        .map(problem),
+    );
     let gpu = GpuProperties { sms: 1, ..tiny(90) };
     for case in &cases {
         let plan = GpuPlan::new(&case.desc, &gpu.clone().into()).expect("valid");

@@ -74,7 +74,7 @@ fn check_moments(results: &[[f32; 3]], numbers: &[f64]) {
 
 #[test]
 fn sums_are_exact_in_every_thread() {
-    for (seed, threads) in [32, 64, 96, 512, 1024].into_iter().enumerate() {
+    for (seed, threads) in [32, 64, 96, 128, 160, 256, 288, 512, 1024].into_iter().enumerate() {
         let total: f32 = (0..threads as usize).map(number).sum();
         let of_block = results(threads, seed as u64, |x| {
             let mut scratch = block::Scratch::at_start();
@@ -93,6 +93,50 @@ fn sums_are_exact_in_every_thread() {
             let first = thread / 32 * 32;
             assert_eq!(result[0], (first..first + 32).map(number).sum::<f32>());
         }
+    }
+}
+
+/// A slot that a sum of another kind has used has zeros where a sum of few warps needs them.
+#[test]
+fn sums_and_moments_take_turns() {
+    for (seed, threads) in [32, 160].into_iter().enumerate() {
+        let of_block = results(threads, seed as u64, |x| {
+            let mut scratch = block::Scratch::at_start();
+            for _ in 0..3 {
+                block::moments(set(simt::thread_index() as usize, x), &mut scratch);
+                block::sum(x, &mut scratch);
+                block::sum_pair([x, x], &mut scratch);
+            }
+            block::sum_pair([1.0, 2.0], &mut scratch)
+        });
+        let count = threads as f32;
+        assert!(of_block.iter().all(|result| *result == [count, 2.0 * count]));
+    }
+}
+
+#[test]
+fn pairs_are_summed_over_neighbouring_lanes() {
+    fn check<const LANES: u32>() {
+        let of_block = results(64, LANES.into(), |x| warp::sum_pair_of_lanes::<LANES>([x, 2.0 * x]));
+        for (thread, result) in of_block.iter().enumerate() {
+            let first = thread / LANES as usize * LANES as usize;
+            let total: f32 = (first..first + LANES as usize).map(number).sum();
+            assert_eq!(*result, [total, 2.0 * total], "{LANES} lanes, thread {thread}");
+        }
+    }
+    check::<2>();
+    check::<4>();
+    check::<8>();
+    check::<16>();
+    check::<32>();
+}
+
+#[test]
+fn each_half_of_the_lanes_has_one_sum() {
+    let of_block = results(32, 5, |x| [warp::half_sum::<32>([x, 2.0 * x])]);
+    let total: f32 = (0..32).map(number).sum();
+    for (lane, [result]) in of_block.into_iter().enumerate() {
+        assert_eq!(result, if lane < 16 { total } else { 2.0 * total }, "lane {lane}");
     }
 }
 

@@ -59,11 +59,11 @@ impl Assembler {
         let oldest: u32 = module.target.cpu.trim_start_matches("sm_").parse()?;
         let mut usages: Vec<Usage> = Vec::new();
         let gpus = GPUS.into_iter().filter(|&gpu| gpu >= oldest);
+        let mut refused = Vec::new();
         for gpu in gpus.clone() {
             let these = self.usages(&path, gpu)?;
-            if let Some(bad) = these.iter().find(|usage| usage.stack_bytes + usage.spill_bytes > 0) {
-                bail!("sm_{gpu}: expected no spill and no stack frame, and there is {bad:?}");
-            }
+            let spilling = these.iter().filter(|usage| usage.stack_bytes + usage.spill_bytes > 0);
+            refused.extend(spilling.map(|usage| format!("sm_{gpu}: {usage:?}")));
             if usages.is_empty() {
                 usages = these;
             } else {
@@ -71,6 +71,13 @@ impl Assembler {
                     most.registers = most.registers.max(usage.registers);
                 }
             }
+        }
+        if !refused.is_empty() {
+            let name = module.name();
+            bail!(
+                "{name}: expected no spill and no stack frame, and there is\n{}",
+                refused.join("\n")
+            );
         }
         println!(
             "{}: {} KB of PTX; most registers on {:?}; no spill, no stack frame",

@@ -13,6 +13,8 @@ mod toolchain;
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -67,6 +69,40 @@ fn check_text(context: &Context, module: &Module, text: &str) -> Result<()> {
     Ok(())
 }
 
+/// Writes a module's text, where it is committed, or compares it with what is there.
+fn keep(context: &Context, module: &Module, text: &str, check: bool) -> Result<()> {
+    if !module.committed {
+        return Ok(());
+    }
+    if check {
+        return check_text(context, module, text);
+    }
+    let path = path(context, module);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Assembles modules as they come, keeps those that nothing is wrong with, and returns how many kernels were assembled; says of all
+/// modules what is wrong with them.
+fn assemble_all<'m>(
+    context: &Context,
+    assembler: Option<&assemble::Assembler>,
+    modules: impl IntoIterator<Item = (&'m Module, String)>,
+    check: bool,
+) -> Result<usize> {
+    let (mut kernels, mut wrong) = (0, Vec::new());
+    for (module, text) in modules {
+        let assembled = assembler.map_or(Ok(0), |assembler| assembler.check(context, module, &text));
+        match assembled.and_then(|of_module| keep(context, module, &text, check).map(|()| of_module)) {
+            Ok(of_module) => kernels += of_module,
+            Err(error) => wrong.push(error.to_string()),
+        }
+    }
+    match wrong.is_empty() {
+        true => Ok(kernels),
+        false => bail!("{}", wrong.join("\n")),
+    }
+}
+
 /// Builds, checks and writes (or compares) all modules.
 pub fn run(context: &Context, options: &Options) -> Result<Outcome> {
     if options.check {
@@ -83,21 +119,23 @@ pub fn run(context: &Context, options: &Options) -> Result<Outcome> {
         true => None,
         false => Some(assemble::Assembler::install(context)?),
     };
-    let mut kernels = 0;
     let mut modules = modules();
     modules.retain(|module| module.name().contains(&options.only));
-    for module in &modules {
-        let text = build::module(context, &toolchain, module, &hash)?;
-        if let Some(assembler) = &assembler {
-            kernels += assembler.check(context, module, &text)?;
+    // A module is assembled while the next one is compiled.
+    let kernels = thread::scope(|scope| {
+        let (compiled, to_assemble) = mpsc::channel::<(&Module, String)>();
+        let assembler = assembler.as_ref();
+        let assembled = scope.spawn(move || assemble_all(context, assembler, to_assemble, options.check));
+        for module in &modules {
+            let text = build::module(context, &toolchain, module, &hash)?;
+            // Where nobody takes it any more, what went wrong is in the result.
+            let _ = compiled.send((module, text));
         }
-        if options.check && module.committed {
-            check_text(context, module, &text)?;
-        } else if module.committed {
-            let path = path(context, module);
-            fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-    }
+        drop(compiled);
+        assembled
+            .join()
+            .unwrap_or_else(|_| bail!("the assembler's thread stopped"))
+    })?;
     let assembled = match options.no_assemble {
         true => String::new(),
         false => format!(", {kernels} kernels assembled"),

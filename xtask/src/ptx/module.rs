@@ -42,7 +42,10 @@ impl Module {
         match self.family {
             "rows_forward_lanes" | "rows_forward_block" if kernel.ends_with("_v1") => Some(40 + more),
             "rows_forward_lanes" | "rows_forward_block" if kernel.ends_with("_v1_ahead") => Some(48 + more),
-            "rows_forward_block" if kernel.ends_with("_v3_ahead") => Some(64 + more),
+            // Parameters of 16 bits are kept as they came.
+            "rows_forward_lanes" | "rows_forward_block" if kernel.ends_with("_v2_ahead") => Some(64 + 2 * more),
+            "rows_forward_block" if kernel.ends_with("_v3_ahead") => Some(64 + 4 * more),
+            "rows_forward_block" if more == 0 && kernel.ends_with("_v4_ahead") => Some(80),
             "rows_forward_cluster_plain" if more == 0 => Some(96),
             "rows_forward_cluster_runs_plain" => Some(80),
             // Activations of several numbers side by side take all they get, and are no faster for it.
@@ -103,7 +106,11 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
         "rows_forward_lanes" | "rows_forward_block" | "rows_forward_piecewise" | "rows_forward_runs_piecewise" => {
             |kernel| {
                 let short = kernel.contains("_v1") || kernel.contains("_v2");
-                if short { 1024 } else { 512 }
+                match short {
+                    true if kernel.ends_with("_v2_ahead") => 768,
+                    true => 1024,
+                    false => 512,
+                }
             }
         }
         _ => |_| 512,

@@ -9,6 +9,7 @@
 //! | `exact` | data whose sums are exact, so that tolerances are a few roundings |
 //! | `pairwise` | any two choices (op, layout, types, affine, activation, residual, pass, in place, shape, data) meet |
 //! | `combinations` | every op, layout, type, pass, affine, activation and residual with every other, on small shapes |
+//! | `kernels` | a small case for each kernel of a GPU |
 //! | `large` | groups so large that threads share them |
 
 mod generated;
@@ -63,6 +64,7 @@ pub fn suites() -> Vec<Suite> {
         suite("exact", generated::exact()),
         suite("pairwise", generated::pairwise()),
         suite("combinations", generated::combinations()),
+        suite("kernels", file(include_str!("../../cases/kernels.txt"))),
         suite("large", file(include_str!("../../cases/large.txt"))),
     ]
 }

@@ -68,7 +68,12 @@ impl Key {
     pub fn max_threads(&self) -> u32 {
         let small = self.width == Width::Vector && self.class != Class::Any && self.accesses <= 2;
         let small = small && self.pass == Pass::Forward && matches!(self.owner, Owner::Lanes(_) | Owner::Block);
-        if small { 1024 } else { 512 }
+        match small {
+            // There is the next row, too, and the parameters as they came.
+            true if self.ahead && self.accesses == 2 => 768,
+            true => 1024,
+            false => 512,
+        }
     }
 
     /// Elements of an access.

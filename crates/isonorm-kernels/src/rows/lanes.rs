@@ -1,6 +1,8 @@
 //! A few numbers side by side, and loops over them that are written out: an array that is indexed by a variable would go
 //! to memory.
 
+use isonorm_math::Real;
+
 use crate::simt::{self, Shared};
 
 /// `body(0)`, `body(1)`, … `body(V − 1)`, written out; `V` is 8 at most.
@@ -58,6 +60,9 @@ pub trait Lanes: Copy {
 
     /// Folds over the lanes, in order.
     fn fold<A>(self, start: A, step: impl FnMut(A, f32) -> A) -> A;
+
+    /// `start` and the products with the lanes of `second`, added up in order.
+    fn dot(self, second: Self, start: f32) -> f32;
 
     /// The numbers `change(number)`.
     fn map(self, change: impl FnMut(f32) -> f32) -> Self;
@@ -118,6 +123,11 @@ impl Lanes for [f32; 1] {
     #[inline(always)]
     fn fold<A>(self, start: A, mut step: impl FnMut(A, f32) -> A) -> A {
         step(start, self[0])
+    }
+
+    #[inline(always)]
+    fn dot(self, second: Self, start: f32) -> f32 {
+        Real::mul_add(self[0], second[0], start)
     }
 
     #[inline(always)]
@@ -185,6 +195,13 @@ macro_rules! lanes {
             fn fold<A>(self, start: A, mut step: impl FnMut(A, f32) -> A) -> A {
                 let result = start;
                 $(let result = step(result, self[$lane]);)*
+                result
+            }
+
+            #[inline(always)]
+            fn dot(self, second: Self, start: f32) -> f32 {
+                let result = start;
+                $(let result = Real::mul_add(self[$lane], second[$lane], result);)*
                 result
             }
 

@@ -13,18 +13,24 @@ macro_rules! forward_kernels {
                 layer_lanes4_v1_ahead: Centred, Lanes<4>, Vectors, 1, ByColumn, Plain, false, true;
                 layer_lanes8_v1_ahead: Centred, Lanes<8>, Vectors, 1, ByColumn, Plain, false, true;
                 layer_lanes16_v1_ahead: Centred, Lanes<16>, Vectors, 1, ByColumn, Plain, false, true;
+                layer_lanes8_v2_ahead: Centred, Lanes<8>, Vectors, 2, ByColumn, Plain, false, true;
+                layer_lanes16_v2_ahead: Centred, Lanes<16>, Vectors, 2, ByColumn, Plain, false, true;
                 layer_warp_v1_ahead: Centred, Lanes<32>, Vectors, 1, ByColumn, Plain, false, true;
                 layer_warp_v2_ahead: Centred, Lanes<32>, Vectors, 2, ByColumn, Plain, false, true;
                 rms_lanes2_v1_ahead: Uncentred, Lanes<2>, Vectors, 1, ByColumn, Plain, false, true;
                 rms_lanes4_v1_ahead: Uncentred, Lanes<4>, Vectors, 1, ByColumn, Plain, false, true;
                 rms_lanes8_v1_ahead: Uncentred, Lanes<8>, Vectors, 1, ByColumn, Plain, false, true;
                 rms_lanes16_v1_ahead: Uncentred, Lanes<16>, Vectors, 1, ByColumn, Plain, false, true;
+                rms_lanes8_v2_ahead: Uncentred, Lanes<8>, Vectors, 2, ByColumn, Plain, false, true;
+                rms_lanes16_v2_ahead: Uncentred, Lanes<16>, Vectors, 2, ByColumn, Plain, false, true;
                 rms_warp_v1_ahead: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Plain, false, true;
                 rms_warp_v2_ahead: Uncentred, Lanes<32>, Vectors, 2, ByColumn, Plain, false, true;
             }
             "rows_forward_block" by forward {
                 layer_block_v2_ahead: Centred, Block, Vectors, 2, ByColumn, Plain, false, true;
                 rms_block_v2_ahead: Uncentred, Block, Vectors, 2, ByColumn, Plain, false, true;
+                layer_block_v4_ahead: Centred, Block, Vectors, 4, ByColumn, Plain, false, true;
+                rms_block_v4_ahead: Uncentred, Block, Vectors, 4, ByColumn, Plain, false, true;
                 layer_warp_v3_ahead: Centred, Lanes<32>, Vectors, 3, ByColumn, Plain, false, true;
                 layer_block_v8: Centred, Block, Vectors, 8, ByColumn, Plain, false, false;
                 rms_warp_v3_ahead: Uncentred, Lanes<32>, Vectors, 3, ByColumn, Plain, false, true;

@@ -173,14 +173,20 @@ pub trait Parameters<T: Data, A: Access, const V: usize>: Copy {
     /// Whether [`at`](Parameters::at) reads memory, and has to know the type there.
     const READS: bool;
 
-    /// What does not depend on the row; the pointers of `affine` are as said there.
+    /// Whether parameters are kept as they came, if they have the data's type; others are read.
+    fn is_packed(&self) -> bool {
+        false
+    }
+
+    /// What does not depend on the row; the pointers of `affine` are as said there. With `packed`, parameters of 16 bits that are
+    /// too many to be kept as numbers are kept as they came.
     ///
     /// # Safety
     ///
     /// See [`Affine`].
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    unsafe fn new(affine: &Affine, span: Span) -> Self;
+    unsafe fn new(affine: &Affine, span: Span, packed: bool) -> Self;
 
     /// What depends on the row, early enough for the loads to take their time.
     ///
@@ -214,6 +220,9 @@ pub trait Parameters<T: Data, A: Access, const V: usize>: Copy {
 pub struct Columns<T: Data, A: Access, const V: usize, const KEPT: u32> {
     weight: [A::Numbers<T>; V],
     bias: [A::Numbers<T>; V],
+    /// Whether weight and bias are kept as they came, where they have the data's type.
+    is_packed: bool,
+    packed: [[A::Raw<T>; 2]; V],
 }
 
 impl<T: Data, A: Access, const V: usize, const KEPT: u32> Clone for Columns<T, A, V, KEPT> {
@@ -229,12 +238,33 @@ impl<T: Data, A: Access, const V: usize, const KEPT: u32> Parameters<T, A, V> fo
     const READS: bool = V as u32 * width::<T, A>() > KEPT;
 
     #[inline(always)]
+    fn is_packed(&self) -> bool {
+        self.is_packed
+    }
+
+    #[inline(always)]
     #[allow(private_interfaces)]
-    unsafe fn new(affine: &Affine, span: Span) -> Self {
+    unsafe fn new(affine: &Affine, span: Span, packed: bool) -> Self {
         let mut new = Self {
             weight: [A::Numbers::<T>::splat(1.0); V],
             bias: [A::Numbers::<T>::splat(0.0); V],
+            is_packed: Self::READS && packed && V <= MOST_PACKED && size_of::<T>() < 4,
+            packed: [[A::nothing::<T>(); 2]; V],
         };
+        if new.is_packed && affine.is_narrow::<T>() {
+            unrolled::<V>(|v| {
+                if span.has::<A, V>(v) {
+                    let start = span.start(v).into();
+                    // SAFETY: the caller's, for a part that the row has.
+                    new.packed[v] = unsafe {
+                        [
+                            read_packed::<T, A>(affine.weight, 1.0, start),
+                            read_packed::<T, A>(affine.bias, 0.0, start),
+                        ]
+                    };
+                }
+            });
+        }
         if !Self::READS {
             unrolled::<V>(|v| {
                 if span.has::<A, V>(v) {
@@ -260,7 +290,10 @@ impl<T: Data, A: Access, const V: usize, const KEPT: u32> Parameters<T, A, V> fo
     #[inline(always)]
     #[allow(private_interfaces)]
     unsafe fn at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> [A::Numbers<T>; 2] {
-        if Self::READS {
+        if NARROW && self.is_packed {
+            let [weight, bias] = self.packed[v];
+            [A::unpack::<T>(weight), A::unpack::<T>(bias)]
+        } else if Self::READS {
             // SAFETY: the caller's.
             unsafe { read::<T, A, NARROW>(affine, span.start(v).into()) }
         } else {
@@ -280,6 +313,9 @@ impl<T: Data, A: Access, const V: usize, const KEPT: u32> Parameters<T, A, V> fo
     }
 }
 
+/// Accesses of a thread, at most, whose parameters are kept as they came.
+const MOST_PACKED: usize = 4;
+
 /// Weight and bias from `column` on: 1 and 0 where there are none.
 #[inline(always)]
 unsafe fn read<T: Data, A: Access, const NARROW: bool>(affine: &Affine, column: u64) -> [A::Numbers<T>; 2] {
@@ -290,6 +326,16 @@ unsafe fn read<T: Data, A: Access, const NARROW: bool>(affine: &Affine, column: 
             read_one::<T, A, NARROW>(affine.bias, 0.0, column),
         ]
     }
+}
+
+/// Parameters of the data's type as they come: `otherwise` where there are none.
+#[inline(always)]
+unsafe fn read_packed<T: Data, A: Access>(base: *const u8, otherwise: f32, column: u64) -> A::Raw<T> {
+    if base.is_null() {
+        return A::pack(A::Numbers::<T>::splat(otherwise));
+    }
+    // SAFETY: the caller's: a number for each column.
+    unsafe { A::load_keep(base.cast::<T>().wrapping_add(column as usize)) }
 }
 
 #[inline(always)]
@@ -338,7 +384,7 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Runs<V> {
 
     #[inline(always)]
     #[allow(private_interfaces)]
-    unsafe fn new(affine: &Affine, span: Span) -> Self {
+    unsafe fn new(affine: &Affine, span: Span, _packed: bool) -> Self {
         let mut run = [0; V];
         let length = at_least_one(affine.run as u32);
         unrolled::<V>(|v| run[v] = span.start(v) / length);

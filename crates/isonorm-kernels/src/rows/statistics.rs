@@ -3,7 +3,7 @@
 //! The distances from the row's first element and their squares are added up in one pass; so a constant row gives exactly
 //! its bias, and a large mean costs no digits. What is to be subtracted from the squares, `count·(mean − first)²`, is small
 //! unless the first element lies far off; then, which all threads of the team see, the row is passed over once more, with the
-//! distances from the mean.
+//! distances from the mean. Their sum is what rounding left of the mean.
 //!
 //! Squares are taken in `f32`: distances from about 1.8e19 on overflow, and such a row has rstd 0. A NaN or an infinity stays
 //! in its row.
@@ -15,6 +15,7 @@ use super::forward::Args;
 use super::lanes::{Lanes, unrolled};
 use super::parameters::Affine;
 use super::team::Team;
+use crate::simt;
 
 /// The share of the squares about the first element that those about the mean must have, for what is left of their digits to
 /// be enough.
@@ -87,6 +88,40 @@ pub struct Uncentred;
 /// Mean and variance are told, one for each set of parameters: InstanceNorm in evaluation mode.
 pub struct Given;
 
+/// What a pass over a row says, of distances from a number.
+#[derive(Clone, Copy)]
+struct About {
+    /// How far the mean is from the number.
+    rest: f32,
+    /// The squares of the distances from the mean.
+    m2: f32,
+    /// Whether enough of the digits of those is left; not for a NaN either.
+    kept: bool,
+}
+
+impl About {
+    #[inline(always)]
+    fn measure<T: Data, A: Access, G: Team, const V: usize>(
+        row: &Held<'_, T, A, V>,
+        number: f32,
+        mean_of: MeanOf,
+        team: &mut G,
+    ) -> Self {
+        let (sum, squares) = row.fold((0.0, 0.0), |(sum, squares), x| {
+            let d = x - number;
+            (sum + d, d.mul_add(d, squares))
+        });
+        let [sum, squares] = team.sum_pair([sum, squares]);
+        let rest = mean_of.all(sum);
+        let m2 = (-rest).mul_add(sum, squares);
+        Self {
+            rest,
+            m2,
+            kept: m2 >= DIGITS_KEPT * squares,
+        }
+    }
+}
+
 impl Statistics for Centred {
     const OP: Op = Op::Layer;
     const ABOUT_FIRST: bool = true;
@@ -98,45 +133,27 @@ impl Statistics for Centred {
         args: &Args<T>,
         team: &mut G,
     ) -> (f32, Normalizer<f32>) {
-        let count = args.columns as f32;
-        let shift = row.first;
-        // Registers that are full have no room for two ways.
-        let (mean, mut m2, kept) = if V <= 4 {
-            let (sum, squares) = row.fold((0.0, 0.0), |(sum, squares), x| {
-                let d = x - shift;
-                (sum + d, d.mul_add(d, squares))
-            });
-            let [sum, squares] = team.sum_pair([sum, squares]);
-            let mean = sum / count;
-            let m2 = (-mean).mul_add(sum, squares);
-            // Not for a NaN either.
-            (mean, m2, m2 >= DIGITS_KEPT * squares)
-        } else {
-            let sum = row.fold(0.0, |sum, x| sum + (x - shift));
-            (team.sum(sum) / count, 0.0, false)
-        };
-        let [mut centre, mut rest] = two_sum(shift, mean);
-        if V > 4 || team.any(!kept) {
-            // Once more, about the mean. The distances are added up too, which is what rounding left of the mean.
-            let about = shift + mean;
-            let (first, second) = row.fold((0.0, 0.0), |(first, second), x| {
-                let d = x - about;
-                (first + d, d.mul_add(d, second))
-            });
-            let [first, second] = team.sum_pair([first, second]);
-            if !kept {
-                (centre, rest) = (about, first / count);
-                m2 = (-rest).mul_add(first, second);
+        let mean_of = MeanOf::new::<V>(args.columns);
+        let (mut shift, mut repeated) = (row.first, false);
+        let about = loop {
+            let about = About::measure(row, shift, mean_of, team);
+            if repeated || !team.any(!about.kept) {
+                break about;
             }
-        }
-        let moments = Moments {
-            count,
-            mean: centre + rest,
-            m2: not_below_zero(m2),
+            // Teams that go together repeat together; those that need not, with the same result.
+            if !about.kept {
+                shift += about.rest;
+            }
+            repeated = true;
+            // Written out, as what a loop needs in every turn is kept in registers; unless it would take them all.
+            if V <= 4 {
+                break About::measure(row, shift, mean_of, team);
+            }
         };
-        let rstd = moments.rstd(args.eps);
+        let [centre, rest] = two_sum(shift, about.rest);
+        let rstd = mean_of.rstd(not_below_zero(about.m2), args.eps);
         let offset = if rest == 0.0 { 0.0 } else { -rest * rstd };
-        (moments.mean, Normalizer { centre, rstd, offset })
+        (centre + rest, Normalizer { centre, rstd, offset })
     }
 }
 
@@ -152,12 +169,10 @@ impl Statistics for Uncentred {
         team: &mut G,
     ) -> (f32, Normalizer<f32>) {
         let sum = row.fold(0.0, |sum, x: f32| x.mul_add(x, sum));
-        let moments = Moments {
-            count: args.columns as f32,
-            mean: 0.0,
-            m2: team.sum(sum),
-        };
-        (0.0, uncentred(moments.rstd(args.eps)))
+        (
+            0.0,
+            uncentred(MeanOf::new::<V>(args.columns).rstd(team.sum(sum), args.eps)),
+        )
     }
 }
 
@@ -215,6 +230,48 @@ pub(super) unsafe fn given<T: Data>(
     (mean, normalizer)
 }
 
+/// Divides by the number of a row's elements: by its reciprocal, which is the same for all rows, and one step of correction, as that
+/// leads to the nearest number (as in `isonorm-math`'s `division`).
+#[derive(Clone, Copy)]
+pub(super) struct MeanOf {
+    count: f32,
+    reciprocal: f32,
+}
+
+impl MeanOf {
+    /// For rows of so many elements, at least one, of which a thread makes `V` accesses: registers that are full have no room for what
+    /// is the same for all rows.
+    #[inline(always)]
+    pub(super) fn new<const V: usize>(columns: u64) -> Self {
+        let columns = if V <= 2 { columns } else { simt::opaque_64(columns) };
+        // Rows that are held are short: a conversion of 32 bits is exact, and an instruction.
+        let count = columns as u32 as f32;
+        Self {
+            count,
+            reciprocal: 1.0 / count,
+        }
+    }
+
+    /// What each element has of all.
+    #[inline(always)]
+    pub(super) fn all(&self, sum: f32) -> f32 {
+        let about = sum * self.reciprocal;
+        let rest = (-about).mul_add(self.count, sum);
+        // Infinity less infinity.
+        if rest.is_nan() {
+            about
+        } else {
+            rest.mul_add(self.reciprocal, about)
+        }
+    }
+
+    /// 1 / √(variance + eps), of the sum of squares.
+    #[inline(always)]
+    pub(super) fn rstd(&self, m2: f32, eps: f32) -> f32 {
+        1.0 / (self.all(m2) + eps).sqrt()
+    }
+}
+
 /// The sum as two numbers, without any error (D. E. Knuth, *Seminumerical Algorithms*, section 4.2.2, theorem B).
 #[inline(always)]
 pub(super) fn two_sum(a: f32, b: f32) -> [f32; 2] {
@@ -227,4 +284,21 @@ pub(super) fn two_sum(a: f32, b: f32) -> [f32; 2] {
 #[inline(always)]
 pub(super) fn not_below_zero(m2: f32) -> f32 {
     if m2 < f32::ZERO { f32::ZERO } else { m2 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_are_rounded_once() {
+        for columns in (1..2000).chain([3125, 4096, 16_383, 65_535, 65_537, 131_072]) {
+            let mean_of = MeanOf::new::<1>(columns);
+            let same = |sum: f32| assert_eq!(mean_of.all(sum), sum / columns as f32, "{sum} / {columns}");
+            (0..200).for_each(|step| same((step as f32 - 77.0) * 1.234_567 * 1.5f32.powi(step % 40)));
+            let ends = [0.0, columns as f32, 1e30, f32::MAX, f32::INFINITY, f32::NEG_INFINITY];
+            ends.into_iter().for_each(same);
+        }
+        assert!(MeanOf::new::<8>(3).all(f32::NAN).is_nan());
+    }
 }

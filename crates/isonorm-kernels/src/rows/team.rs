@@ -118,8 +118,8 @@ impl<const LANES: u32> Team for Lanes<LANES> {
     }
 
     #[inline(always)]
-    fn sum_pair(&mut self, [first, second]: [f32; 2]) -> [f32; 2] {
-        [self.sum(first), self.sum(second)]
+    fn sum_pair(&mut self, pair: [f32; 2]) -> [f32; 2] {
+        warp::sum_pair_of_lanes::<LANES>(pair)
     }
 
     #[inline(always)]

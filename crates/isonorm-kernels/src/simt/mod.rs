@@ -8,7 +8,7 @@
 //! | cluster | [`cluster_barrier`], [`peer_load`], [`peer_store`] |
 //! | global memory | [`load_128`], [`load_128_keep`], [`load_32`], [`load_32_keep`], [`load_16`], [`load_16_keep`], [`store_128`], [`store_32`], [`store_16`] |
 //! | asynchronous | [`copy_async`], [`copy_commit`], [`copy_wait`], [`transfer_init`], [`transfer_expect`], [`transfer_copy`], [`transfer_wait`], [`peer_send`] |
-//! | compiler | [`opaque`], [`opaque_64`] |
+//! | compiler | [`opaque`], [`opaque_64`], [`zero`] |
 //! | grid | [`counter_add`], [`counter_wait`], [`dependents_launch`], [`dependency_wait`] |
 //!
 //! # Together and alone
@@ -29,6 +29,7 @@ pub use host::*;
 pub use nvptx::*;
 
 use core::marker::PhantomData;
+use core::num::NonZero;
 
 /// Threads of a warp.
 pub const WARP: u32 = 32;
@@ -63,6 +64,14 @@ impl Word for f32 {
     fn from_word(bits: u32) -> Self {
         f32::from_bits(bits)
     }
+}
+
+/// 0, of which the assembler does not know that it is the same in all threads of a block: what is loaded from an address that it is
+/// added to goes to the threads' own registers. What is loaded from one that all have in common may go to a uniform register, and
+/// for that a thread waits at once, however much later it is needed.
+#[inline(always)]
+pub fn zero() -> u32 {
+    NonZero::new(block_threads()).map_or(0, |threads| thread_index() / threads)
 }
 
 /// A place in the block's dynamic shared memory, where values of type `T` lie one behind the other.

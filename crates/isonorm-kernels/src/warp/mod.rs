@@ -36,7 +36,49 @@ pub fn sum_of_lanes<const LANES: u32>(value: f32) -> f32 {
 /// The sums of two values over the warp; valid in every lane, with the same bits.
 #[inline(always)]
 pub fn sum_pair(pair: [f32; 2]) -> [f32; 2] {
-    [sum(pair[0]), sum(pair[1])]
+    sum_pair_of_lanes::<WARP>(pair)
+}
+
+/// The sums of two values over each `LANES` neighbouring lanes, a power of two up to 32; valid in every lane, with the same bits
+/// in all of those.
+#[inline(always)]
+pub fn sum_pair_of_lanes<const LANES: u32>(pair: [f32; 2]) -> [f32; 2] {
+    // A shuffle takes as long as four additions: from some lanes on it is worth while to tell the two halves apart.
+    if LANES < 8 {
+        return [sum_of_lanes::<LANES>(pair[0]), sum_of_lanes::<LANES>(pair[1])];
+    }
+    let own = half_sum::<LANES>(pair);
+    let other = simt::shuffle_xor(own, LANES / 2);
+    if in_upper_half::<LANES>() {
+        [other, own]
+    } else {
+        [own, other]
+    }
+}
+
+/// The sums of two values over each `LANES` neighbouring lanes, at least two: the first one in the lower half of those lanes, with
+/// the same bits in all of it, and the second one in the upper half.
+#[inline(always)]
+pub fn half_sum<const LANES: u32>([first, second]: [f32; 2]) -> f32 {
+    let (own, other) = if in_upper_half::<LANES>() {
+        (second, first)
+    } else {
+        (first, second)
+    };
+    let value = own + simt::shuffle_xor(other, LANES / 2);
+    match LANES {
+        32 => sum_of_lanes::<16>(value),
+        16 => sum_of_lanes::<8>(value),
+        8 => sum_of_lanes::<4>(value),
+        4 => sum_of_lanes::<2>(value),
+        _ => value,
+    }
+}
+
+/// Whether the lane is in the upper half of its `LANES` neighbours.
+#[inline(always)]
+pub fn in_upper_half<const LANES: u32>() -> bool {
+    simt::lane() & (LANES / 2) != 0
 }
 
 /// The moments of the sets of all lanes; valid in every lane, with the same bits. A set may be empty.

@@ -8,7 +8,8 @@ use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::forward::Spec;
 use crate::rows::lanes::unrolled;
 use crate::rows::ring::Ring;
-use crate::rows::team::Team;
+use crate::rows::team::{Owner, Owns, Team};
+use crate::simt;
 
 /// What a thread has of a row, as it came.
 pub(super) struct Loaded<T: Data, A: Access, const V: usize> {
@@ -33,6 +34,8 @@ impl<T: Data, A: Access, const V: usize> Loaded<T, A, V> {
 pub(super) struct Walk<'a, T: Data, S: Spec, const V: usize> {
     pub(super) args: &'a Args<T>,
     pub(super) span: Span,
+    /// See [`simt::zero`].
+    pub(super) zero: u32,
     of: PhantomData<S>,
 }
 
@@ -43,6 +46,11 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         Self {
             args,
             span: Span::new(team.rank(), team.threads(), width, args.columns as u32),
+            zero: match S::Team::OWNER {
+                // Threads of a block have rows of their own.
+                Owner::Lanes(_) => 0,
+                _ => simt::zero(),
+            },
             of: PhantomData,
         }
     }

@@ -28,7 +28,7 @@ use super::forward::Spec;
 use super::lanes::{Lanes, computed, unrolled};
 use super::parameters::{Affine, Parameters};
 use super::ring::Ring;
-use super::statistics::{Op, Statistics};
+use super::statistics::{MeanOf, Op, Statistics};
 use super::team::Team;
 use crate::simt;
 
@@ -96,7 +96,7 @@ pub unsafe fn backward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args
     let (mut first_row, step) = (team.first_row(), team.row_step());
     let own_row = u64::from(team.own_row());
     // SAFETY: the caller's.
-    let parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span) };
+    let parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span, false) };
     let mut sums = Sums::zero();
     // SAFETY: the caller's.
     let mut ahead = unsafe { walk.normalizer(first_row + own_row) };
@@ -142,6 +142,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
             offset: 0.0,
         };
         if row < args.rows {
+            let row = row + u64::from(self.zero);
             // SAFETY: there is a number for each row.
             unsafe {
                 normalizer.rstd = f32::load(args.rstd.wrapping_add(row as usize));
@@ -199,9 +200,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                 let weight = unsafe { self.weight(parameters, v) };
                 let wg = g.zip(weight, |g, weight| g * weight);
                 of_g = wg.fold(of_g, |sum, wg| sum + wg);
-                of_gx = wg
-                    .zip(xhat, |wg, xhat| wg * xhat)
-                    .fold(of_gx, |sum, product| sum + product);
+                of_gx = wg.dot(xhat, of_gx);
             }
         });
         [of_g, of_gx]
@@ -209,15 +208,15 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
 
     #[inline(always)]
     fn coefficients(&self, [of_g, of_gx]: [f32; 2]) -> BackwardCoefficients<f32> {
-        let count = self.args.columns as f32;
+        let mean_of = MeanOf::new::<V>(self.args.columns);
         match S::Statistics::OP {
             Op::Layer => BackwardCoefficients {
-                mean_g: of_g / count,
-                mean_gx: of_gx / count,
+                mean_g: mean_of.all(of_g),
+                mean_gx: mean_of.all(of_gx),
             },
             Op::Rms => BackwardCoefficients {
                 mean_g: 0.0,
-                mean_gx: of_gx / count,
+                mean_gx: mean_of.all(of_gx),
             },
             Op::Given => BackwardCoefficients::default(),
         }

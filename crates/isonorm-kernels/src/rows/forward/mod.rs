@@ -129,7 +129,7 @@ pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<
     let set_of = |row| args.affine.set_of::<S::Map>(row);
     let (mut set, set_step) = (set_of(first_row + own_row), set_of(step));
     // SAFETY: the caller's.
-    let mut parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span) };
+    let mut parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span, S::AHEAD) };
     let mut ahead = None;
     let mut ring = Ring::new(S::Team::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.kept);
     let mut first = [T::default(); 2];
@@ -249,7 +249,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         let told = self.args.activation;
         // SAFETY: the caller's, here and below.
         unsafe {
-            if Self::ROLLED {
+            if Self::ROLLED || (parameters.is_packed() && !self.args.affine.is_narrow::<T>()) {
                 self.finish_rolled(*loaded, parameters, normalizer, row);
             } else if S::Epilogue::LARGE {
                 let mut all = [<S::Access as Access>::Numbers::<T>::splat(0.0); V];
@@ -269,7 +269,8 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         }
     }
 
-    /// The same, by code that is there once for all parts.
+    /// The same, by code that is there once for all parts; where parameters are kept as they came, for those that are not of the data's
+    /// type, which it reads.
     #[inline(always)]
     unsafe fn finish_rolled(
         &self,
@@ -279,12 +280,13 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         row: u64,
     ) {
         let (mut v, parts) = (0, simt::opaque(V as u32) as usize);
+        let narrow = !parameters.is_packed() && self.args.affine.is_narrow::<T>();
         while v < parts {
             if self.has(v) {
                 let raw = [left.x[0], left.residual[0]];
                 // SAFETY: the caller's, for a part that the row has.
                 unsafe {
-                    let z = if self.args.affine.is_narrow::<T>() {
+                    let z = if narrow {
                         self.preactivation::<true>(raw, parameters, normalizer, v)
                     } else {
                         self.preactivation::<false>(raw, parameters, normalizer, v)
@@ -309,7 +311,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         mut take: impl FnMut(usize, <S::Access as Access>::Numbers<T>),
     ) {
         // One branch a row, not one a parameter.
-        if Self::READS && self.args.affine.is_narrow::<T>() {
+        if Self::READS && (parameters.is_packed() || self.args.affine.is_narrow::<T>()) {
             unrolled::<V>(|v| {
                 if self.has(v) {
                     // SAFETY: the caller's, for a part that the row has.

@@ -308,9 +308,7 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
                         g[v]
                     };
                     of_g = wg.fold(of_g, |sum, wg| sum + wg);
-                    of_gx = wg
-                        .zip(xhat, |wg, xhat| wg * xhat)
-                        .fold(of_gx, |sum, product| sum + product);
+                    of_gx = wg.dot(xhat, of_gx);
                 }
             });
             if S::Statistics::OP == Op::Given {

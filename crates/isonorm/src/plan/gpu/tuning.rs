@@ -9,18 +9,30 @@ use std::ops::RangeInclusive;
 /// range.
 type Shapes = &'static [(u32, RangeInclusive<u32>)];
 
+/// Rows that blocks own, in accesses of 16 bytes.
+pub(super) struct Blocks {
+    /// How many accesses.
+    pub(super) shapes: Shapes,
+    /// Bytes of such a row, at most, where a cluster may own it.
+    pub(super) most_bytes: u64,
+}
+
 /// Kernels that hold rows in registers.
 pub(super) struct Registers {
     /// Threads of a block whose lanes own rows.
     pub(super) lanes_threads: u32,
-    /// Accesses of 16 bytes.
-    pub(super) vectors: Shapes,
-    /// The same, for smooth activations.
+    /// Rows of `f32`.
+    pub(super) wide: Blocks,
+    /// Rows of 16 bits whose mean is taken off: that takes longer than reading them.
+    pub(super) centred_16: Blocks,
+    /// Rows of 16 bits otherwise.
+    pub(super) other_16: Blocks,
+    /// Accesses of 16 bytes, for smooth activations.
     pub(super) smooth: Shapes,
     /// Accesses of one element.
     pub(super) elements: Shapes,
-    /// Threads of a block that owns a row of `f32`, at most, where a cluster may.
-    pub(super) most_f32_threads: u32,
+    /// Rows for each multiprocessor below which a row gets as many threads as there are kernels for.
+    pub(super) few_rows: u64,
     /// How many accesses a thread makes to a row that a cluster owns, and threads of its blocks: tried in order, with as few
     /// blocks as hold the row.
     pub(super) blocks: Shapes,
@@ -37,11 +49,34 @@ pub(super) struct Registers {
 
 /// The forward pass.
 pub(super) const FORWARD: Registers = Registers {
-    lanes_threads: 256,
-    vectors: &[(2, 32..=256), (8, 128..=512), (4, 128..=512), (2, 32..=1024)],
+    lanes_threads: 128,
+    wide: Blocks {
+        shapes: &[
+            (8, 64..=256),
+            (2, 32..=256),
+            (4, 32..=512),
+            (8, 64..=512),
+            (2, 32..=768),
+        ],
+        most_bytes: 32 << 10,
+    },
+    centred_16: Blocks {
+        shapes: &[
+            (4, 64..=512),
+            (2, 32..=256),
+            (4, 32..=512),
+            (8, 64..=512),
+            (2, 32..=768),
+        ],
+        most_bytes: 32 << 10,
+    },
+    other_16: Blocks {
+        shapes: &[(8, 64..=512), (2, 32..=256), (4, 32..=512), (2, 32..=768)],
+        most_bytes: 64 << 10,
+    },
     smooth: &[(4, 64..=512), (2, 32..=512)],
     elements: &[(8, 128..=512), (8, 32..=512)],
-    most_f32_threads: 256,
+    few_rows: 2,
     blocks: &[(4, 64..=256), (4, 64..=512)],
     slots: 3,
     lanes_accesses: 96,
@@ -49,13 +84,20 @@ pub(super) const FORWARD: Registers = Registers {
     least_rows: 1,
 };
 
+const BACKWARD_BLOCKS: Blocks = Blocks {
+    shapes: &[(2, 64..=512), (1, 64..=128)],
+    most_bytes: 16 << 10,
+};
+
 /// The backward pass, whose teams sum over their rows: as many as run at once.
 pub(super) const BACKWARD: Registers = Registers {
     lanes_threads: 256,
-    vectors: &[(2, 64..=512), (1, 64..=128)],
+    wide: BACKWARD_BLOCKS,
+    centred_16: BACKWARD_BLOCKS,
+    other_16: BACKWARD_BLOCKS,
     smooth: &[(1, 32..=128), (2, 64..=512)],
     elements: &[(4, 128..=512), (4, 32..=512)],
-    most_f32_threads: 512,
+    few_rows: 0,
     blocks: &[(2, 64..=256), (2, 64..=512)],
     slots: 2,
     lanes_accesses: 96,

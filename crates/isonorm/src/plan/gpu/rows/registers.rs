@@ -8,12 +8,12 @@ use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::Pass;
 use isonorm_kernels::rows::ring::MOST_SLOTS;
+use isonorm_kernels::rows::statistics::Op;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
 use super::super::tuning::{self, Registers};
 use super::{Forward, Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Work};
-use crate::DType;
 
 /// Blocks of a cluster: every GPU that has clusters has these.
 const CLUSTERS: [u32; 3] = [2, 4, 8];
@@ -61,12 +61,17 @@ pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
 }
 
 /// The first shape that holds a row; with a smooth activation, of those that leave the fewest accesses without data, which take
-/// as long as others do.
+/// as long as others do; with few rows, that of the most threads.
 pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
     let smooth = width == Width::Vector && !Class::Piecewise.has(rows.activation);
+    let blocks = match (rows.bytes(), rows.op) {
+        (4, _) => &tuning.wide,
+        (_, Op::Layer) => &tuning.centred_16,
+        _ => &tuning.other_16,
+    };
     let shapes = match width {
         Width::Vector if smooth => tuning.smooth,
-        Width::Vector => tuning.vectors,
+        Width::Vector => blocks.shapes,
         Width::Element => tuning.elements,
     };
     let kernels = rows.kernels(width);
@@ -79,11 +84,15 @@ pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
     });
     let found = match smooth {
         true => holding.min_by_key(|(listed, threads)| listed.key.accesses * threads),
+        false if rows.rows < tuning.few_rows * u64::from(rows.gpu.sms) => holding.max_by_key(|(_, threads)| *threads),
         false => holding.next(),
     };
     let (listed, threads) = found.ok_or_else(|| does_not_hold(rows, "a block", width))?;
-    if rows.dtype == DType::F32 && threads > tuning.most_f32_threads && by_blocks(rows, width, tuning).is_ok() {
-        return Err(format!("a cluster does better than a block of {threads} threads"));
+    let bytes = rows.columns * u64::from(rows.bytes());
+    if bytes > blocks.most_bytes && by_blocks(rows, width, tuning).is_ok() {
+        return Err(format!(
+            "a cluster does better than a block, with rows of {bytes} bytes"
+        ));
     }
     Ok(Choice {
         listed,
