@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Input, Momentum};
-use crate::{Activation, Affine, DType, Error, Norm, NormDesc, Over, Pass, Result, Shape, Tensor};
+use super::Momentum;
+use crate::{Activation, Affine, DType, Error, Norm, NormDesc, Over, Pass, Residual, Result, Shape, Tensor};
+
+/// A tensor and its name in errors.
+pub(super) type Named<'a> = (&'static str, &'a Tensor);
 
 /// Which layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,20 +92,17 @@ impl Config {
         self.norm().name()
     }
 
-    /// The description of a pass over this input.
-    pub(super) fn desc(&self, input: &Input<'_>, affine: Affine, pass: Pass) -> Result<NormDesc> {
-        let x = input.x();
-        self.check_shape(x.shape())?;
-        if let Some(residual) = input.get_residual() {
-            self.check_like(x, "residual", residual)?;
-        }
+    /// The description of a pass that normalizes `x`.
+    pub(super) fn desc(&self, x: Named<'_>, residual: Residual, affine: Affine, pass: Pass) -> Result<NormDesc> {
+        self.check_shape(x)?;
+        let (_, x) = x;
         let desc = NormDesc::new(self.norm(), x.shape())
             .layout(x.layout())
             .dtype(x.dtype())
             .param_dtype(self.param_dtype)
             .affine(affine)
             .activation(self.activation)
-            .residual(input.get_residual().is_some())
+            .residual(residual)
             .pass(pass);
         Ok(match self.eps {
             Some(eps) => desc.eps(eps),
@@ -111,7 +111,8 @@ impl Config {
     }
 
     /// Compares the dimensions of `x` that the parameters belong to; its rank is checked with the description.
-    fn check_shape(&self, x: Shape) -> Result<()> {
+    fn check_shape(&self, (tensor, x): Named<'_>) -> Result<()> {
+        let x = x.shape();
         let (own, over_rows) = (self.shape, !self.norm().has_channels());
         let fits = if over_rows {
             x.dims().ends_with(own.dims())
@@ -128,21 +129,21 @@ impl Config {
         };
         Err(Error::ShapeMismatch {
             op: self.op(),
-            tensor: "x",
+            tensor,
             expected,
             got: x.to_string(),
         })
     }
 
-    /// A tensor that must have the shape, layout and type of `x`.
-    pub(super) fn check_like(&self, x: &Tensor, tensor: &'static str, got: &Tensor) -> Result<()> {
+    /// A tensor that must have the shape, layout and type of the one that is normalized.
+    pub(super) fn check_like(&self, (name, x): Named<'_>, (tensor, got): Named<'_>) -> Result<()> {
         let op = self.op();
         if (got.shape(), got.layout()) != (x.shape(), x.layout()) {
             let say = |t: &Tensor| format!("{} {:?}", t.shape(), t.layout());
             return Err(Error::ShapeMismatch {
                 op,
                 tensor,
-                expected: format!("{} as x", say(x)),
+                expected: format!("{} as {name}", say(x)),
                 got: say(got),
             });
         }

@@ -1,6 +1,6 @@
 //! What goes through a layer.
 
-use crate::{NormDesc, Tensor, TensorData};
+use crate::{Error, NormDesc, Result, Tensor, TensorData};
 
 /// What a layer normalizes: `x`, and perhaps a residual that is added before the activation.
 ///
@@ -54,7 +54,8 @@ impl<'a> From<&'a Tensor> for Input<'a> {
     }
 }
 
-/// What a forward pass keeps for the backward pass, besides its input: statistics, a few numbers a group.
+/// What a forward pass keeps for the backward pass, besides its input (a residual stream's besides the stream): statistics, a
+/// few numbers a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Saved {
     /// The description of the backward pass that this is for.
@@ -89,18 +90,27 @@ impl Saved {
             Statistics::Running { .. } => None,
         }
     }
+
+    /// That this was saved for the backward pass of this description.
+    pub(super) fn check_for(&self, desc: &NormDesc) -> Result<()> {
+        if *desc == self.desc {
+            return Ok(());
+        }
+        let reason = format!("what was saved is for `{}`, not for `{desc}`", self.desc);
+        Err(Error::PlanMismatch { op: desc.op(), reason })
+    }
 }
 
 /// What a backward pass returns: the gradients, each like what it is the gradient of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gradients {
-    /// Of `x`.
+    /// Of `x`; behind a [residual stream](super::Layer::backward_stream) of both `x` and the residual.
     pub input: Tensor,
     /// Of the weight, where there is one that is trained.
     pub weight: Option<Tensor>,
     /// Of the bias, where there is one that is trained.
     pub bias: Option<Tensor>,
-    /// Of the residual, where there is one.
+    /// Of the residual that was added before the activation, where there is one.
     pub residual: Option<Tensor>,
 }
 

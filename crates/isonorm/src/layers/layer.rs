@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::core::Core;
-use super::op::{Op, Tracking, Trained};
+use super::op::{Op, Streaming, Tracking, Trained};
 use super::{Gradients, Input, Momentum, Saved, StateDict};
 use crate::{Activation, Affine, DType, Device, Result, Shape, Tensor};
 
@@ -189,6 +189,85 @@ impl<K: Tracking> Layer<K> {
     /// The number of training batches so far, where there are running statistics.
     pub fn num_batches_tracked(&self) -> Option<u64> {
         self.core.running.as_ref().map(|r| r.batches)
+    }
+}
+
+impl<K: Streaming> Layer<K> {
+    /// The step of a pre-norm transformer from one block to the next, for inference: adds what a block returns, `x`, to the
+    /// stream so far, `residual`, and normalizes the sum. Returns the normalized tensor and the sum, the new stream.
+    ///
+    /// One pass over memory does both. For layers over the last dimensions.
+    ///
+    /// ```
+    /// use isonorm::Tensor;
+    /// use isonorm::layers::RmsNorm;
+    ///
+    /// let norm = RmsNorm::new([2]);
+    /// let stream = Tensor::new([1, 2], vec![1.0f32, 5.0])?;
+    /// let attention = Tensor::new([1, 2], vec![2.0f32, -2.0])?;
+    ///
+    /// let (y, stream) = norm.forward_stream(&attention, &stream)?;
+    /// assert_eq!(stream.as_slice::<f32>().unwrap(), [3.0, 3.0]);
+    /// assert_eq!(y, norm.forward(&stream)?);
+    /// # Ok::<(), isonorm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`forward`](Layer::forward), and [`Error::InvalidDescription`](crate::Error::InvalidDescription) for a layer
+    /// over channels.
+    pub fn forward_stream(&self, x: &Tensor, residual: &Tensor) -> Result<(Tensor, Tensor)> {
+        self.core.forward_stream(x, residual)
+    }
+
+    /// [`forward_stream`](Layer::forward_stream), the new stream written over the old one and the normalized tensor over `x`.
+    ///
+    /// # Errors
+    /// Those of `forward_stream`. Both tensors are unchanged then.
+    pub fn forward_stream_in_place(&self, x: &mut Tensor, stream: &mut Tensor) -> Result<()> {
+        self.core.forward_stream_in_place(x, stream)
+    }
+
+    /// [`forward_stream`](Layer::forward_stream), to be followed by [`backward_stream`](Layer::backward_stream), which needs
+    /// the new stream again and neither `x` nor `residual`. Nothing of the layer changes.
+    ///
+    /// ```
+    /// use isonorm::Tensor;
+    /// use isonorm::layers::LayerNorm;
+    ///
+    /// let norm = LayerNorm::new([2]);
+    /// let stream = Tensor::new([1, 2], vec![1.0f32, 2.0])?;
+    /// let attention = Tensor::new([1, 2], vec![0.0f32, 2.0])?;
+    /// let (y, stream, saved) = norm.forward_stream_train(&attention, &stream)?;
+    ///
+    /// // What is behind has gradients for both: dy by way of the next block, dstream past it.
+    /// let (dy, dstream) = (&y, Tensor::new([1, 2], vec![1.0f32, -1.0])?);
+    /// let gradients = norm.backward_stream(&stream, dy, Some(&dstream), &saved)?;
+    /// let dattention = &gradients.input; // and the dstream of the step before
+    /// assert_eq!(dattention.shape(), attention.shape());
+    /// # Ok::<(), isonorm::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `forward_stream`.
+    pub fn forward_stream_train(&self, x: &Tensor, residual: &Tensor) -> Result<(Tensor, Tensor, Saved)> {
+        self.core.forward_stream_train(x, residual)
+    }
+
+    /// The gradients of [`forward_stream_train`](Layer::forward_stream_train), which returned `stream` and `saved`. `dy` is the
+    /// gradient of the normalized tensor; `dstream` the one that the stream has from where it goes on, `None` where it ends here.
+    /// [`Gradients::input`] is that of `x` and, being the same, that of the residual; [`Gradients::residual`] is `None`.
+    ///
+    /// # Errors
+    /// When `dy` or `dstream` is not like `stream`, or `saved` comes from another problem or from a pass without a stream
+    /// ([`Error::PlanMismatch`](crate::Error::PlanMismatch)).
+    pub fn backward_stream(
+        &self,
+        stream: &Tensor,
+        dy: &Tensor,
+        dstream: Option<&Tensor>,
+        saved: &Saved,
+    ) -> Result<Gradients> {
+        self.core.backward_stream(stream, dy, dstream, saved)
     }
 }
 

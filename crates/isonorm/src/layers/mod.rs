@@ -35,6 +35,12 @@
 //!
 //! One [`backward`](Layer::backward) serves the last two.
 //!
+//! # The residual stream
+//! The blocks of a pre-norm transformer add to a stream and normalize the sum. [`LayerNorm`] and [`RmsNorm`] over the last
+//! dimensions do both in one pass: [`forward_stream`](Layer::forward_stream) for inference, also
+//! [in place](Layer::forward_stream_in_place), [`forward_stream_train`](Layer::forward_stream_train) and
+//! [`backward_stream`](Layer::backward_stream) for training. They return the stream beside `y`.
+//!
 //! All six are one type, [`Layer`], marked with its op, so that what they share is written once; [`Normalization`] is the
 //! trait for code that holds them behind `dyn`.
 
@@ -50,6 +56,7 @@ mod ops;
 mod running;
 mod state;
 mod stored;
+mod stream;
 
 pub use io::{Gradients, Input, Saved};
 pub use layer::Layer;

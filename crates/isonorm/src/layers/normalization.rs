@@ -46,6 +46,31 @@ pub trait Normalization: fmt::Debug + Send + Sync {
     /// Those of `Layer::backward`.
     fn backward(&self, input: Input<'_>, dy: &Tensor, saved: &Saved) -> Result<Gradients>;
 
+    /// See [`Layer::forward_stream`].
+    ///
+    /// # Errors
+    /// Those of `Layer::forward_stream`, and [`Error::InvalidDescription`](crate::Error::InvalidDescription) for every layer but
+    /// LayerNorm and RMSNorm.
+    fn forward_stream(&self, x: &Tensor, residual: &Tensor) -> Result<(Tensor, Tensor)>;
+
+    /// See [`Layer::forward_stream_train`].
+    ///
+    /// # Errors
+    /// Those of [`forward_stream`](Normalization::forward_stream).
+    fn forward_stream_train(&self, x: &Tensor, residual: &Tensor) -> Result<(Tensor, Tensor, Saved)>;
+
+    /// See [`Layer::backward_stream`].
+    ///
+    /// # Errors
+    /// Those of `Layer::backward_stream`.
+    fn backward_stream(
+        &self,
+        stream: &Tensor,
+        dy: &Tensor,
+        dstream: Option<&Tensor>,
+        saved: &Saved,
+    ) -> Result<Gradients>;
+
     /// See [`Layer::parameters_mut`].
     fn parameters_mut(&mut self) -> Vec<(&'static str, &mut Tensor)>;
 
@@ -78,6 +103,24 @@ impl<K: Op> Normalization for Layer<K> {
 
     fn backward(&self, input: Input<'_>, dy: &Tensor, saved: &Saved) -> Result<Gradients> {
         self.core.backward(input, dy, saved)
+    }
+
+    fn forward_stream(&self, x: &Tensor, residual: &Tensor) -> Result<(Tensor, Tensor)> {
+        self.core.forward_stream(x, residual)
+    }
+
+    fn forward_stream_train(&self, x: &Tensor, residual: &Tensor) -> Result<(Tensor, Tensor, Saved)> {
+        self.core.forward_stream_train(x, residual)
+    }
+
+    fn backward_stream(
+        &self,
+        stream: &Tensor,
+        dy: &Tensor,
+        dstream: Option<&Tensor>,
+        saved: &Saved,
+    ) -> Result<Gradients> {
+        self.core.backward_stream(stream, dy, dstream, saved)
     }
 
     fn parameters_mut(&mut self) -> Vec<(&'static str, &mut Tensor)> {

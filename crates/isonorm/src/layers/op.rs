@@ -16,6 +16,9 @@ pub trait Trained: Op {}
 /// An op that can keep running statistics.
 pub trait Tracking: Trained {}
 
+/// An op that can normalize a residual stream.
+pub trait Streaming: Trained {}
+
 /// Marks [`BatchNorm`](super::BatchNorm).
 #[derive(Debug)]
 pub enum Batch {}
@@ -66,3 +69,6 @@ impl Trained for Instance {}
 
 impl Tracking for Batch {}
 impl Tracking for Instance {}
+
+impl Streaming for Layer {}
+impl Streaming for Rms {}

@@ -58,7 +58,8 @@ pub type FrozenBatchNorm = Layer<op::FrozenBatch>;
 /// LayerNorm over the last dimensions, or over the channels of each position:
 /// `y = (x − mean)/√(var + eps)·weight + bias`, biased variance.
 ///
-/// By default: affine (`.affine(Affine::Weight)` is PyTorch's `bias=False`), eps 1e-5.
+/// By default: affine (`.affine(Affine::Weight)` is PyTorch's `bias=False`), eps 1e-5. With the residual stream of a pre-norm
+/// transformer: [`forward_stream`](Layer::forward_stream).
 ///
 /// Source: Ba, Kiros and Hinton, *Layer Normalization*, 2016, equation 4.
 ///
@@ -78,7 +79,7 @@ pub type LayerNorm = Layer<op::Layer>;
 /// RMSNorm over the last dimensions, or over the channels of each position: `y = x/√(mean(x²) + eps)·weight`.
 ///
 /// By default: a weight and no bias, eps the machine epsilon of the type that the computation is carried out in (`f64` for
-/// `f64` input, else `f32`).
+/// `f64` input, else `f32`). With the residual stream of a pre-norm transformer: [`forward_stream`](Layer::forward_stream).
 ///
 /// Source: Zhang and Sennrich, *Root Mean Square Layer Normalization*, 2019, equation 4.
 ///

@@ -3,6 +3,8 @@
 use isonorm::layers::{BatchNorm, GroupNorm, Input, InstanceNorm, LayerNorm, Momentum, RmsNorm};
 use isonorm::{Activation, DType, Error, Layout, Shape, Tensor};
 
+use crate::every_layer;
+
 fn zeros(shape: impl Into<Shape>) -> Tensor {
     Tensor::zeros(shape, DType::F32).unwrap()
 }
@@ -177,4 +179,92 @@ fn a_parameter_replaced_by_one_of_another_shape() {
         bn.forward(&zeros([2, 3])),
         "batchnorm: weight has 4 elements, expected 3 (x is 2x3)",
     );
+}
+
+#[test]
+fn a_stream_through_a_layer_that_has_none() {
+    let reason = "residual=stream is for layernorm and rmsnorm over the last dimensions";
+    let x = zeros([3, 4, 5]);
+    for mut layer in every_layer(DType::F32, Activation::Identity) {
+        let result = layer.forward_stream(&x, &x);
+        if result.is_ok() {
+            assert!(matches!(layer.name(), "LayerNorm" | "RmsNorm"), "{layer:?}");
+            continue;
+        }
+        let Err(Error::InvalidDescription { op, reason: got }) = result else {
+            panic!("{layer:?} says {result:?}");
+        };
+        assert_eq!(got, reason);
+        says(layer.forward_stream_train(&x, &x), &format!("{op}: {reason}"));
+        let (_, saved) = layer.forward_train((&x).into()).unwrap();
+        assert!(layer.backward_stream(&x, &x, None, &saved).is_err());
+    }
+    says(
+        LayerNorm::over_channels(4).forward_stream(&x, &x),
+        &format!("layernorm: {reason}"),
+    );
+    let (mut x, mut stream) = (zeros([3, 4]), zeros([3, 4]));
+    says(
+        RmsNorm::over_channels(4).forward_stream_in_place(&mut x, &mut stream),
+        &format!("rmsnorm: {reason}"),
+    );
+}
+
+#[test]
+fn streams_that_are_not_like_x() {
+    let layer = RmsNorm::new([4]);
+    let (x, other) = (zeros([2, 4]), zeros([3, 4]));
+    let narrow = Tensor::zeros([2, 4], DType::F16).unwrap();
+    says(
+        layer.forward_stream(&zeros([2, 3]), &x),
+        "rmsnorm: x has shape 2x3, expected ...x4",
+    );
+    let unlike = "rmsnorm: residual has shape 3x4 ChannelsFirst, expected 2x4 ChannelsFirst as x";
+    says(layer.forward_stream(&x, &other), unlike);
+    says(layer.forward_stream_train(&x, &other), unlike);
+    says(
+        layer.forward_stream(&x, &narrow),
+        "rmsnorm: residual is f16, expected f32",
+    );
+    let (mut y, mut stream) = (x.clone(), Tensor::new([2, 4], vec![1.0f64; 8]).unwrap());
+    says(
+        layer.forward_stream_in_place(&mut y, &mut stream),
+        "rmsnorm: residual is f64, expected f32",
+    );
+    assert_eq!((&y, stream.as_slice::<f64>().unwrap()), (&x, &[1.0; 8][..]));
+
+    let (_, stream, saved) = layer.forward_stream_train(&x, &x).unwrap();
+    says(
+        layer.backward_stream(&zeros([2, 3]), &x, None, &saved),
+        "rmsnorm: stream has shape 2x3, expected ...x4",
+    );
+    says(
+        layer.backward_stream(&stream, &other, None, &saved),
+        "rmsnorm: dy has shape 3x4 ChannelsFirst, expected 2x4 ChannelsFirst as stream",
+    );
+    says(
+        layer.backward_stream(&stream, &x, Some(&other), &saved),
+        "rmsnorm: dstream has shape 3x4 ChannelsFirst, expected 2x4 ChannelsFirst as stream",
+    );
+    says(
+        layer.backward_stream(&stream, &x, Some(&narrow), &saved),
+        "rmsnorm: dstream is f16, expected f32",
+    );
+}
+
+#[test]
+fn what_was_saved_with_a_stream_and_without() {
+    let mut layer = LayerNorm::new([4]);
+    let x = zeros([2, 4]);
+    let (_, stream, with) = layer.forward_stream_train(&x, &x).unwrap();
+    let (_, without) = layer.forward_train(&x).unwrap();
+    says(
+        layer.backward(&stream, &x, &with),
+        "layernorm: what was saved is for `layernorm x=2x4 dtype=f32 residual=stream pass=backward`, not for `layernorm \
+         x=2x4 dtype=f32 pass=backward`",
+    );
+    assert!(matches!(
+        layer.backward_stream(&stream, &x, None, &without),
+        Err(Error::PlanMismatch { .. })
+    ));
 }

@@ -5,6 +5,7 @@ mod gradients;
 mod passes;
 mod running;
 mod state;
+mod stream;
 
 use isonorm::layers::{BatchNorm, FrozenBatchNorm, GroupNorm, InstanceNorm, LayerNorm, Normalization, RmsNorm};
 use isonorm::{Activation, Affine, DType, Shape, Tensor, TensorData};
