@@ -4,12 +4,13 @@
     python bench/compare_torch.py                       # the suite cpu
     python bench/compare_torch.py --case "layernorm x=4096x1024 dtype=bf16 pass=backward" --save record.json
 
-Any Python with PyTorch will do. With --device cuda both work on the first GPU, and what `torch.compile` makes of the formula is
-timed as well; speed-ups are over the faster of PyTorch's two. Both are timed as they are used: PyTorch allocates its results, isonorm writes into
-memory that it is given. A forward pass in PyTorch is the call of `torch.nn.functional` without a graph; a backward
-pass is ATen's backward function alone where the problem is a plain normalization, and autograd on a kept graph where
-there is an activation, a residual or a permutation. The floor is isonorm's: the fastest copy of the bytes that must move.
-On a GPU, calls are replayed as graphs that go through more tensors than the cache holds.
+Any Python with PyTorch will do. With --device cuda all work on the first GPU, and what `torch.compile` makes of the formula is
+timed as well, and Liger-Kernel where it is installed and has a function for the problem; speed-ups are over the fastest of
+these peers. All are timed as they are used: the peers allocate their results, isonorm writes into memory that it is given. A
+forward pass in PyTorch is the call of `torch.nn.functional` without a graph; a backward pass is ATen's backward function alone
+where the problem is a plain normalization, and autograd on a kept graph where there is an activation, a residual or a
+permutation, as it is for the other peers. The floor is isonorm's: the fastest copy of the bytes that must move. On a GPU, calls
+are replayed as graphs that go through more tensors than the cache holds.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ sys.path.insert(0, str(ROOT / "scripts"))
 try:
     import torch
 
+    import liger_problem
     from problems import Problem
-    from torch_problem import GpuProblem, TorchProblem
+    from torch_problem import GpuProblem, TorchProblem, compiled
 except ImportError as error:
     sys.exit(f"error: {error}; run this with a Python that has PyTorch (pip install torch numpy)")
 
-PEERS = {"torch_s": "PyTorch's own", "compile_s": "torch.compile"}
+# Names of their times in a record: what they are called, and the head of their column.
+PEERS = {"torch_s": ("PyTorch", "torch"), "compile_s": ("torch.compile", "compiled"), "liger_s": ("Liger", "liger")}
 
 
 class Failure(Exception):
@@ -83,11 +86,26 @@ def time_isonorm(program: pathlib.Path, case: str, options) -> dict:
         raise Failure(f"cannot run {program}: {error}") from None
 
 
-def torch_problems(p: Problem, bytes_moved: int, options) -> dict:
-    """PyTorch's ways to carry a problem out, by the name of their times."""
+def peer_problems(case: str, bytes_moved: int, options) -> dict:
+    """The peers' ways to carry a problem out, by the name of their times."""
+    p = Problem.parse(case)
     if options.device == "cpu":
         return {"torch_s": TorchProblem(p)}
-    return {"torch_s": GpuProblem(p, False, bytes_moved), "compile_s": GpuProblem(p, True, bytes_moved)}
+    peers = {"torch_s": GpuProblem(p, bytes_moved), "compile_s": GpuProblem(p, bytes_moved, compiled(p))}
+    if "liger_s" in options.peers:
+        try:
+            liger = GpuProblem(p, bytes_moved, liger_problem.formula(p))
+            liger.time(0)  # What cannot be replayed is found here, not in a turn.
+            peers["liger_s"] = liger
+        except Exception as error:  # Whatever it is, the others go on.
+            say_left_out(f"{case}: Liger", error)
+    return peers
+
+
+def say_left_out(what: str, error: Exception) -> None:
+    """One line on the standard error."""
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    print(f"{what} is left out: {reason}", file=sys.stderr, flush=True)
 
 
 def compare(program: pathlib.Path, case: str, options) -> dict | None:
@@ -103,7 +121,7 @@ def compare(program: pathlib.Path, case: str, options) -> dict | None:
         times["floor_s"].append(measured["floor_s"])
         if peers is None:
             try:
-                peers = torch_problems(Problem.parse(case), measured["bytes"], options)
+                peers = peer_problems(case, measured["bytes"], options)
             except ValueError as error:
                 raise Failure(str(error)) from None
         for name, peer in peers.items():
@@ -122,25 +140,36 @@ def geometric_mean(values: list[float]) -> float:
 
 def print_head(width: int, options) -> None:
     where = torch.cuda.get_device_name() if options.device != "cpu" else f"{cpu_model()}, {options.threads} threads"
-    print(f"{where}, PyTorch {torch.__version__}; {options.unit[0]}")
-    compiled = f"{'compiled':>10}" if options.device != "cpu" else ""
-    print(f"{'case':<{width}}{'isonorm':>10}{'torch':>10}{compiled}{'floor':>10}{'/floor':>8}{'speedup':>9}")
+    liger = f", Liger {options.versions['liger']}" if "liger" in options.versions else ""
+    print(f"{where}, PyTorch {torch.__version__}{liger}; {options.unit[0]}")
+    heads = "".join(f"{head:>10}" for head in ("isonorm", *(PEERS[name][1] for name in options.peers), "floor"))
+    print(f"{'case':<{width}}{heads}{'/floor':>8}{'speedup':>9}")
 
 
 def print_row(row: dict, width: int, options) -> None:
-    names = [name for name in ("isonorm_s", *PEERS, "floor_s") if name in row]
-    times = "".join(f"{row[name] * options.unit[1]:>10.3f}" for name in names)
+    names = ("isonorm_s", *options.peers, "floor_s")
+    times = "".join(f"{row[name] * options.unit[1]:>10.3f}" if name in row else f"{'':>10}" for name in names)
     print(f"{row['case']:<{width}}{times}{row['ratio']:>8.2f}{row['speedup']:>8.2f}x", flush=True)
+
+
+def measured_peers(rows: list[dict]) -> list[str]:
+    """The peers that any of the cases were measured with."""
+    return [name for name in PEERS if any(name in row for row in rows)]
 
 
 def print_summary(rows: list[dict]) -> None:
     speedups = [row["speedup"] for row in rows]
     slower = sum(s < 1 for s in speedups)
+    peers = measured_peers(rows)
     print(
-        f"\n{len(rows)} cases: isonorm is {geometric_mean(speedups):.2f} times as fast as PyTorch in the geometric "
+        f"\n{len(rows)} cases: isonorm is {geometric_mean(speedups):.2f} times as fast as "
+        f"{'PyTorch' if len(peers) == 1 else 'the fastest peer'} in the geometric "
         f"mean (least {min(speedups):.2f}, most {max(speedups):.2f}); slower in {slower}; "
         f"{geometric_mean([row['ratio'] for row in rows]):.2f} times the floor"
     )
+    for name in peers if len(peers) > 1 else []:
+        over = [row[name] / row["isonorm_s"] for row in rows if name in row]
+        print(f"  {geometric_mean(over):.2f} times as fast as {PEERS[name][0]}, over {len(over)} cases")
 
 
 def print_table(path: str) -> None:
@@ -155,13 +184,16 @@ def print_table(path: str) -> None:
 
 def print_gpu_table(record: dict) -> None:
     """One row a case: microseconds."""
-    print("| | isonorm | PyTorch | `torch.compile` | copy |")
-    print("|---|---|---|---|---|")
+    labels = {"compile_s": "`torch.compile`"}
+    peers = measured_peers(record["rows"])
+    heads = ["", "isonorm", *(labels.get(name, PEERS[name][0]) for name in peers), "copy"]
+    print("| " + " | ".join(heads).strip() + " |")
+    print("|---" * len(heads) + "|")
     defaults = {"dtype=f32", "param=f32", "pass=train", "layout=nchw"}
     for row in record["rows"]:
         name = " ".join(word for word in row["case"].split() if word not in defaults)
-        times = [row[key] * 1e6 for key in ("isonorm_s", "torch_s", "compile_s", "floor_s")]
-        cells = " | ".join(f"{t:.1f}" if t < 100 else f"{t:.0f}" for t in times)
+        times = [row[key] * 1e6 if key in row else None for key in ("isonorm_s", *peers, "floor_s")]
+        cells = " | ".join("" if t is None else f"{t:.1f}" if t < 100 else f"{t:.0f}" for t in times)
         print(f"| `{name}` | {cells} |")
 
 
@@ -219,9 +251,9 @@ def arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--suite", type=pathlib.Path, metavar="FILE", help="problems, one a line (default bench/suites/cpu.txt, or gpu.txt)")
     add("--case", action="append", default=[], metavar="PROBLEM", help="one problem; may be repeated")
-    add("--device", choices=["cpu", "cuda"], default="cpu", help="where both work (default %(default)s)")
+    add("--device", choices=["cpu", "cuda"], default="cpu", help="where all work (default %(default)s)")
     add("--threads", type=int, default=cores, metavar="N", help="of each (default %(default)s)")
-    add("--rounds", type=int, default=3, metavar="N", help="turns of the two at a problem (default %(default)s)")
+    add("--rounds", type=int, default=3, metavar="N", help="turns of all at a problem (default %(default)s)")
     add("--min-time", type=float, default=0.3, metavar="SECONDS", help="of a turn (default %(default)s)")
     add("--isonorm", type=pathlib.Path, metavar="PROGRAM", help="use this instead of building it")
     add("--save", metavar="FILE", help="write a record (JSON)")
@@ -231,7 +263,17 @@ def arguments() -> argparse.Namespace:
         parser.error("--threads and --rounds are at least 1, --min-time at least 0")
     options.unit = ("milliseconds", 1e3) if options.device == "cpu" else ("microseconds", 1e6)
     options.versions = {"torch": torch.__version__, "python": platform.python_version()}
+    options.peers = ["torch_s"] if options.device == "cpu" else ["torch_s", "compile_s"]
     return options
+
+
+def add_liger(options: argparse.Namespace) -> None:
+    """Liger among the peers, where it is there."""
+    try:
+        options.versions["liger"] = liger_problem.version()
+        options.peers.append("liger_s")
+    except ImportError as error:
+        say_left_out("Liger", error)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -242,6 +284,8 @@ def run(options: argparse.Namespace) -> None:
     if not cases:
         raise Failure("there are no cases to compare")
     program = options.isonorm or build_isonorm()
+    if options.device != "cpu":
+        add_liger(options)
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
     warnings.filterwarnings("ignore", message="Mismatch dtype")

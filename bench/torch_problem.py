@@ -33,12 +33,20 @@ def formula(p: Problem):
     return result
 
 
+def compiled(p: Problem):
+    """What `torch.compile` makes of the formula."""
+    # A backward pass may be called again and again: its inputs may not be given away.
+    torch._functorch.config.donated_buffer = False
+    torch._dynamo.reset()
+    return torch.compile(formula(p), dynamic=False)
+
+
 class TorchProblem:
-    """A problem's inputs, and the call that is timed. `function` is its formula, or that compiled."""
+    """A problem's inputs, and the call that is timed: of PyTorch's own kernels, or of a `function` like the formula."""
 
     def __init__(self, p: Problem, device: str = "cpu", function=None):
         self.p = p
-        self.compiled = function is not None
+        self.own = function is None
         self.function = function or formula(p)
         dtype, param = DTYPES[p.dtype], DTYPES[p.param]
         if p.op == "rmsnorm" or (device != "cpu" and p.op in ("layernorm", "groupnorm")):
@@ -70,7 +78,7 @@ class TorchProblem:
             "layernorm": self._layer_backward,
             "groupnorm": self._group_backward,
         }
-        if plain and not self.compiled and not p.over_channels and p.op in makers:
+        if plain and self.own and not p.over_channels and p.op in makers:
             return makers[p.op]()
         # The gradient of a stream is that of both x and the residual.
         residual = None if p.residual == "stream" else self.residual
@@ -124,14 +132,10 @@ class TorchProblem:
 class GpuProblem:
     """A problem on a GPU: several sets of tensors, more than its cache holds, in a graph of many calls, as isonorm's are timed."""
 
-    def __init__(self, p: Problem, compiled: bool, set_bytes: int):
+    def __init__(self, p: Problem, set_bytes: int, function=None):
         device = torch.device("cuda")
         l2_bytes = torch.cuda.get_device_properties(device).L2_cache_size
         sets = max(1, min(MOST_SETS, math.ceil(CACHES * l2_bytes / max(1, set_bytes))))
-        # A backward pass may be called again and again: its inputs may not be given away.
-        torch._functorch.config.donated_buffer = False
-        torch._dynamo.reset()
-        function = torch.compile(formula(p), dynamic=False) if compiled else None
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             self.problems = [TorchProblem(p, "cuda", function) for _ in range(sets)]

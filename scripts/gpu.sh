@@ -9,8 +9,8 @@
 # KEEP_GOING=1 (measure even though a case failed; the exit code says so),
 # SANITIZE (tools of NVIDIA's compute-sanitizer that watch the smaller suites, such as "memcheck racecheck synccheck initcheck";
 # default none; what they say goes into NAME.sanitizer.txt), SWEEP=1 (measure LayerNorm over rows of 2^4 to 2^22 elements, into
-# NAME-sweep.json, which bench/plot_sweep.py draws), PEERS=1 (measure PyTorch and torch.compile beside isonorm, with the
-# python3 on the path, into NAME-torch.json).
+# NAME-sweep.json, which bench/plot_sweep.py draws), PEERS=1 (measure PyTorch, torch.compile and, where it is
+# installed, Liger-Kernel beside isonorm, with the python3 on the path, into NAME-torch.json).
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -26,7 +26,7 @@ device=${DEVICE:-cuda}
 records=${RECORDS:-$here/bench/records}
 name=${2:-$(date -u +%Y-%m-%d)-${device//:/}}
 sweep_elements=$((1 << 26))
-suites=${SUITES:-smoke shapes segments adversarial exact pairwise combinations large}
+suites=${SUITES:-smoke shapes segments adversarial exact pairwise combinations kernels large}
 
 echo "== device"
 command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv,noheader
@@ -53,7 +53,7 @@ if [ -n "${SANITIZE:-}" ]; then
     said=$records/$name.sanitizer.txt
     compute-sanitizer --version | tail -n 1 >"$said"
     for tool in $SANITIZE; do
-        command=("$isonorm" verify --device "$device" --suite smoke --suite segments)
+        command=("$isonorm" verify --device "$device" --suite smoke --suite kernels)
         echo "\$ compute-sanitizer --tool $tool isonorm ${command[*]:1}" | tee -a "$said"
         compute-sanitizer --tool "$tool" --error-exitcode 1 "${command[@]}" >"$said.log" 2>&1 || verified=$?
         grep -E "^=|^suite|  ok$|FAILED" "$said.log" | tee -a "$said"
@@ -73,7 +73,7 @@ if [ "${SWEEP:-0}" = 1 ]; then
     for ((length = 16; length <= 1 << 22; length *= 2)); do
         for dtype in bf16 f32; do
             for pass in train backward; do
-                cases+=(--case "layernorm x=$((sweep_elements / length))x$length dtype=$dtype pass=$pass")
+                cases+=(--case "layernorm x=$((sweep_elements / length))x$length dtype=$dtype param=$dtype pass=$pass")
             done
         done
     done
@@ -81,7 +81,7 @@ if [ "${SWEEP:-0}" = 1 ]; then
 fi
 if [ "${PEERS:-0}" = 1 ]; then
     echo
-    echo "== peers: PyTorch beside isonorm"
+    echo "== peers: PyTorch and Liger beside isonorm"
     python3 "$here/bench/compare_torch.py" --device "$device" --rounds 1 --min-time "${MIN_TIME:-0.3}" --isonorm "$isonorm" \
         --save "$records/$name-torch.json"
 fi
