@@ -1,15 +1,15 @@
 //! The agreement with PyTorch: a script runs the installed PyTorch on random cases and writes them to a file, the
 //! `agreement` program runs isonorm on them and compares.
 
-use std::env::consts::EXE_SUFFIX;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
 use crate::Context;
-use crate::process::{self, cargo, run_reading};
-use crate::python;
+use crate::process::{self, run_reading};
+use crate::python::{self, Ready};
 use crate::steps::Outcome;
 
 #[derive(clap::Args, Clone)]
@@ -32,7 +32,10 @@ pub struct Options {
 
 /// Compares, and returns the program's last line.
 pub fn run(context: &Context, options: &Options) -> Result<String> {
-    let python = python::ready(context)?;
+    compare(context, options, &python::ready(context)?)
+}
+
+fn compare(context: &Context, options: &Options, python: &Path) -> Result<String> {
     let folder = context.target.join("agreement");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let cases = folder.join("cases.safetensors");
@@ -48,20 +51,8 @@ pub fn run(context: &Context, options: &Options) -> Result<String> {
     };
     process::run(reference.args(["--seed", &options.seed.to_string()]))?;
 
-    let mut compare = cargo(&context.root);
-    let program = [
-        "run",
-        "--locked",
-        "--quiet",
-        "--package",
-        "xtask",
-        "--features",
-        "agreement",
-        "--bin",
-        "agreement",
-        "--",
-    ];
-    compare.args(program).arg(&cases);
+    let mut compare = Command::new(process::program(context, "agreement")?);
+    compare.current_dir(&context.root).arg(&cases);
     if options.report {
         compare.arg("--report");
     }
@@ -79,14 +70,19 @@ pub fn step(context: &Context) -> Result<Outcome> {
         report: false,
         python: context.python.clone(),
     };
-    run(context, &options).map(Outcome::Passed)
+    match python::ready_if_room(context)? {
+        Ready::Python(python) => compare(context, &options, &python).map(Outcome::Passed),
+        Ready::NoRoom(why) => Ok(Outcome::Skipped(why)),
+    }
 }
 
 /// Folds random PyTorch layers with the command line program, and compares what PyTorch computes before and after.
 pub fn fold(context: &Context) -> Result<Outcome> {
-    let python = python::ready(context)?;
-    process::run(cargo(&context.root).args(["build", "--locked", "--quiet", "--package", "isonorm-cli"]))?;
-    let program = context.target.join("debug").join(format!("isonorm{EXE_SUFFIX}"));
+    let python = match python::ready_if_room(context)? {
+        Ready::Python(python) => python,
+        Ready::NoRoom(why) => return Ok(Outcome::Skipped(why)),
+    };
+    let program = process::program(context, "isonorm")?;
     let mut last = String::new();
     let mut script = Command::new(python);
     script

@@ -1,18 +1,26 @@
 //! Commands that the steps run, shown before they run.
 
-use std::env;
+use std::env::{self, consts::EXE_SUFFIX};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+
+use crate::Context;
 
 /// The cargo that runs this program.
 pub fn cargo(root: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.current_dir(root);
     command
+}
+
+/// Builds the workspace's programs as the tests do, so that what they have compiled is used again; where the program of this name is.
+pub fn program(context: &Context, name: &str) -> Result<PathBuf> {
+    run(cargo(&context.root).args(["build", "--locked", "--quiet", "--workspace", "--all-features", "--bins"]))?;
+    Ok(context.target.join("debug").join(format!("{name}{EXE_SUFFIX}")))
 }
 
 /// The command as one would type it, without its directory.

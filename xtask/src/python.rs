@@ -36,6 +36,10 @@ pub struct Options {
     torch_index: Option<String>,
 }
 
+/// Room that making the environment takes on the disk, bytes: what is installed, and the largest wheel before it is unpacked.
+/// Measured with torch 2.15.0.
+const ROOM: u64 = 4_700_000_000;
+
 /// What making the environment downloads, and takes on the disk. Measured with torch 2.15.0.
 pub fn download_size(options: &Options) -> &'static str {
     if options.torch_index.is_some() {
@@ -65,10 +69,20 @@ fn torch_version(python: &Path) -> Option<String> {
     output(Command::new(python).args(["-c", "import numpy, torch; print(torch.__version__)"]))
 }
 
+fn requirements(context: &Context) -> Result<String> {
+    let path = context.root.join(REQUIREMENTS);
+    fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Whether a line of the requirements is one, and no comment.
+fn is_requirement(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty() && !line.starts_with('#')
+}
+
 /// What the environment is made of; kept in it once it is complete.
 fn recipe(context: &Context) -> Result<String> {
-    let path = context.root.join(REQUIREMENTS);
-    let requirements = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let requirements = requirements(context)?;
     let index = context.python.torch_index.as_deref().unwrap_or("the default index");
     Ok(format!("# torch from {index}\n{requirements}"))
 }
@@ -95,8 +109,15 @@ fn system_python() -> Result<&'static str> {
         )
 }
 
-/// Makes the environment, or brings it up to date.
+/// Makes the environment, or brings it up to date. When that fails, nothing of it is left on the disk.
 fn install(context: &Context) -> Result<PathBuf> {
+    fill(context).inspect_err(|_| {
+        // What cannot be removed is made again by the next run.
+        let _ = fs::remove_dir_all(environment(context));
+    })
+}
+
+fn fill(context: &Context) -> Result<PathBuf> {
     let environment = environment(context);
     let python = interpreter(&environment);
     if output(Command::new(&python).args(["-m", "pip", "--version"])).is_none() {
@@ -113,13 +134,19 @@ fn install(context: &Context) -> Result<PathBuf> {
             "install",
             "--quiet",
             "--disable-pip-version-check",
+            "--no-cache-dir",
             "--no-deps",
         ];
         command.current_dir(&context.root).args(quiet);
         command
     };
     match &context.python.torch_index {
-        None => run(pip().args(["--requirement", REQUIREMENTS]))?,
+        // One by one: together, all wheels would lie on the disk beside what is installed.
+        None => {
+            for requirement in requirements(context)?.lines().filter(|line| is_requirement(line)) {
+                run(pip().arg(requirement))?;
+            }
+        }
         Some(index) => {
             run(pip().args([&format!("torch=={TORCH}"), "--index-url", index]))?;
             run(pip().args(BESIDE_TORCH))?;
@@ -127,6 +154,47 @@ fn install(context: &Context) -> Result<PathBuf> {
     }
     fs::write(environment.join(RECIPE), recipe(context)?).context("cannot mark the environment as complete")?;
     Ok(python)
+}
+
+/// Python with torch and numpy, or why the environment for it cannot be made here.
+pub enum Ready {
+    Python(PathBuf),
+    NoRoom(String),
+}
+
+/// As [`ready`], unless the disk has no room for the environment.
+pub fn ready_if_room(context: &Context) -> Result<Ready> {
+    if let Some(why) = no_room(context)? {
+        return Ok(Ready::NoRoom(why));
+    }
+    // Others may fill the disk meanwhile.
+    match (ready(context), no_room(context)?) {
+        (Ok(python), _) => Ok(Ready::Python(python)),
+        (Err(error), Some(why)) => {
+            println!("{error:#}");
+            Ok(Ready::NoRoom(why))
+        }
+        (Err(error), None) => Err(error),
+    }
+}
+
+/// Why the environment cannot be made, if it is not there and the disk has no room for it.
+fn no_room(context: &Context) -> Result<Option<String>> {
+    if context.python.torch_index.is_some() || present(context)?.is_some() {
+        return Ok(None);
+    }
+    let free = output(Command::new("df").arg("-Pk").arg(&context.target)).and_then(|table| free_bytes(&table));
+    Ok(free.filter(|free| *free < ROOM).map(|free| {
+        let [free, room] = [free, ROOM].map(|bytes| bytes as f64 / 1e9);
+        format!("PyTorch takes {room:.1} GB of disk, and {free:.1} GB are free")
+    }))
+}
+
+/// The free bytes in what `df -Pk` prints of one file system.
+fn free_bytes(table: &str) -> Option<u64> {
+    let row = table.lines().nth(1)?;
+    let blocks: u64 = row.split_whitespace().nth(3)?.parse().ok()?;
+    Some(blocks * 1024)
 }
 
 /// A Python that imports torch and numpy; makes the environment when it is not there.
@@ -154,5 +222,13 @@ mod tests {
         let torch = format!("torch=={TORCH}");
         let wanted = BESIDE_TORCH.into_iter().chain([torch.as_str()]);
         wanted.for_each(|line| assert!(requirements.lines().any(|l| l == line), "{line}"));
+    }
+
+    #[test]
+    fn free_bytes_are_read_from_the_table() {
+        let table = "Filesystem     1024-blocks     Used Available Capacity Mounted on\n\
+                     /dev/vda         263174212 10485760  83886080      12% /\n";
+        assert_eq!(free_bytes(table), Some(83_886_080 * 1024));
+        assert_eq!(free_bytes("df: no such file\n"), None);
     }
 }
