@@ -19,7 +19,14 @@ pub fn cargo(root: &Path) -> Command {
 
 /// Builds the workspace's programs as the tests do, so that what they have compiled is used again; where the program of this name is.
 pub fn program(context: &Context, name: &str) -> Result<PathBuf> {
-    run(cargo(&context.root).args(["build", "--locked", "--quiet", "--workspace", "--all-features", "--bins"]))?;
+    run(cargo(&context.root).args([
+        "build",
+        "--locked",
+        "--quiet",
+        "--workspace",
+        "--all-features",
+        "--bins",
+    ]))?;
     Ok(context.target.join("debug").join(format!("{name}{EXE_SUFFIX}")))
 }
 

@@ -65,20 +65,37 @@ impl Isa {
 
     /// These instructions, or the widest that this machine has.
     pub(super) fn vectors(self) -> Vectors {
-        Vectors(self.min(Isa::best()))
+        let isa = self.min(Isa::best());
+        Vectors {
+            isa,
+            #[cfg(target_arch = "x86_64")]
+            bf16: isa == Isa::Avx512 && is_x86_feature_detected!("avx512bf16"),
+        }
     }
 }
 
 /// Instructions that this machine was found to have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Vectors(Isa);
+pub(super) struct Vectors {
+    isa: Isa,
+    /// Whether they round to bf16 (AVX512_BF16).
+    #[cfg(target_arch = "x86_64")]
+    bf16: bool,
+}
 
 impl Vectors {
     /// Which they are.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(super) fn isa(self) -> Isa {
-        self.0
+        self.isa
+    }
+
+    /// Whether they round to bf16.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(super) fn round_bf16(self) -> bool {
+        self.bf16
     }
 
     /// Runs a kernel compiled for these instructions.
@@ -93,10 +110,16 @@ impl Vectors {
         fn avx512<K: Kernel>(kernel: K) -> K::Output {
             kernel.run()
         }
-        match self.0 {
+        #[target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512bf16")]
+        fn avx512_bf16<K: Kernel>(kernel: K) -> K::Output {
+            kernel.run()
+        }
+        match self.isa {
             Isa::Baseline => kernel.run(),
             // SAFETY: `best` detected these features, and `vectors` capped to it.
             Isa::Avx2 => unsafe { avx2(kernel) },
+            // SAFETY: as above; `vectors` detected the one that is not part of `isa`.
+            Isa::Avx512 if K::STORES_16_BITS && self.bf16 => unsafe { avx512_bf16(kernel) },
             // SAFETY: as above.
             Isa::Avx512 => unsafe { avx512(kernel) },
         }
@@ -139,6 +162,10 @@ impl FromStr for Isa {
 pub(super) trait Kernel {
     /// What it returns.
     type Output;
+
+    /// Whether it stores results of 16 bits, one strip after the other: then it is also compiled for the instructions that round
+    /// these.
+    const STORES_16_BITS: bool = false;
 
     /// Does the work.
     fn run(self) -> Self::Output;

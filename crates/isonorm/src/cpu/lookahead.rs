@@ -108,9 +108,9 @@ impl Iterator for Steps {
     }
 }
 
-/// Asks for the line at an address, whatever is there.
+/// Asks for the cache line at an address, whatever is there.
 #[inline(always)]
-fn prefetch(address: *const u8) {
+pub(super) fn prefetch(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: every processor of this architecture has the instruction. It is a hint: it reads nothing and cannot fault.
     unsafe {

@@ -3,15 +3,34 @@
 
 use isonorm_math::Element;
 
+use super::elementwise::STRIP;
 use super::isa::{Kernel, Vectors};
+use super::same::same_mut;
 
 impl Vectors {
+    /// Rounds a strip, which is in registers, to the type that a tensor stores. In a kernel that says so by
+    /// [`Kernel::STORES_16_BITS`].
+    #[inline(always)]
+    pub(super) fn store<T: Element>(self, from: &[T::Acc; STRIP], to: &mut [T; STRIP]) {
+        if let Some(to) = same_mut::<T, T::Acc>(to) {
+            to.copy_from_slice(from);
+            return;
+        }
+        #[cfg(target_arch = "x86_64")]
+        if x86::store(self, from, to) {
+            return;
+        }
+        for i in 0..STRIP {
+            to[i] = T::from_acc(from[i]);
+        }
+    }
+
     /// Rounds numbers to the type that a tensor stores.
     #[inline(always)]
     pub(super) fn round<T: Element>(self, from: &[T::Acc], to: &mut [T]) {
         assert_eq!(from.len(), to.len());
         #[cfg(target_arch = "x86_64")]
-        if x86::round(self.isa(), from, to) {
+        if x86::round(self, from, to) {
             return;
         }
         self.run(Round { from, to });
@@ -41,17 +60,18 @@ mod x86 {
 
     use isonorm_math::{Bf16, Element, F16};
 
-    use crate::cpu::isa::Isa;
+    use super::STRIP;
+    use crate::cpu::isa::{Isa, Vectors};
     use crate::cpu::same::{same, same_mut};
 
     /// Rounds, if there are instructions for it; both slices are of one length.
     #[inline(always)]
-    pub(super) fn round<T: Element>(isa: Isa, from: &[T::Acc], to: &mut [T]) -> bool {
+    pub(super) fn round<T: Element>(vectors: Vectors, from: &[T::Acc], to: &mut [T]) -> bool {
         let Some(from) = same(from) else {
             return false;
         };
         if let Some(to) = same_mut::<T, F16>(to) {
-            match isa {
+            match vectors.isa() {
                 Isa::Baseline => return false,
                 // SAFETY: this machine has these instructions, or `isa` would be another.
                 Isa::Avx2 => unsafe { f16_avx2(from, to) },
@@ -61,8 +81,8 @@ mod x86 {
             return true;
         }
         match same_mut::<T, Bf16>(to) {
-            Some(to) if isa == Isa::Avx512 && is_x86_feature_detected!("avx512bf16") => {
-                // SAFETY: as above, and the one that is not part of `isa` was just detected.
+            Some(to) if vectors.round_bf16() => {
+                // SAFETY: this machine has these instructions.
                 unsafe { bf16_avx512(from, to) };
                 true
             }
@@ -70,56 +90,114 @@ mod x86 {
         }
     }
 
-    /// A function that rounds all numbers, some at once; the last ones beside zeros.
+    /// Rounds a strip, if there are instructions for it. Kernels that are compiled for them have these functions inlined.
+    #[inline(always)]
+    pub(super) fn store<T: Element>(vectors: Vectors, from: &[T::Acc; STRIP], to: &mut [T; STRIP]) -> bool {
+        let Some(from) = same(from).and_then(<[f32]>::first_chunk) else {
+            return false;
+        };
+        if let Some(to) = same_mut::<T, F16>(to).and_then(<[F16]>::first_chunk_mut) {
+            match vectors.isa() {
+                Isa::Baseline => return false,
+                // SAFETY: this machine has these instructions, or `isa` would be another.
+                Isa::Avx2 => unsafe { f16_strip_avx2(from, to) },
+                // SAFETY: as above.
+                Isa::Avx512 => unsafe { f16_strip_avx512(from, to) },
+            }
+            return true;
+        }
+        match same_mut::<T, Bf16>(to).and_then(<[Bf16]>::first_chunk_mut) {
+            Some(to) if vectors.round_bf16() => {
+                // SAFETY: this machine has these instructions.
+                unsafe { bf16_strip_avx512(from, to) };
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A function that rounds all numbers, strip by strip; the last ones beside zeros.
     macro_rules! round_all {
-        ($name:ident: $features:literal, $type:ident, $step:literal, $round:expr) => {
+        ($name:ident: $features:literal, $type:ident, $strip:ident) => {
             #[target_feature(enable = $features)]
             fn $name(from: &[f32], to: &mut [$type]) {
-                let round = $round;
-                let (from, from_rest) = from.as_chunks::<$step>();
-                let (to, to_rest) = to.as_chunks_mut::<$step>();
+                let (from, from_rest) = from.as_chunks::<STRIP>();
+                let (to, to_rest) = to.as_chunks_mut::<STRIP>();
                 for (from, to) in from.iter().zip(to) {
-                    round(from, to);
+                    $strip(from, to);
                 }
                 if !from_rest.is_empty() {
-                    let (mut numbers, mut rounded) = ([0.0; $step], [$type(0); $step]);
+                    let (mut numbers, mut rounded) = ([0.0; STRIP], [$type(0); STRIP]);
                     numbers[..from_rest.len()].copy_from_slice(from_rest);
-                    round(&numbers, &mut rounded);
+                    $strip(&numbers, &mut rounded);
                     to_rest.copy_from_slice(&rounded[..to_rest.len()]);
                 }
             }
         };
     }
 
-    round_all!(f16_avx2: "avx2,f16c", F16, 8, |from: &[f32; 8], to: &mut [F16; 8]| {
-        // SAFETY: each has as many elements as are loaded or stored.
-        unsafe {
-            let rounded = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(from.as_ptr()));
-            _mm_storeu_si128(to.as_mut_ptr().cast(), rounded);
-        }
-    });
+    round_all!(f16_avx2: "avx2,f16c", F16, f16_strip_avx2);
+    round_all!(f16_avx512: "avx512f", F16, f16_strip_avx512);
+    round_all!(bf16_avx512: "avx512f,avx512bw,avx512dq,avx512bf16", Bf16, bf16_strip_avx512);
 
-    round_all!(f16_avx512: "avx512f", F16, 16, |from: &[f32; 16], to: &mut [F16; 16]| {
-        // SAFETY: as above.
-        unsafe {
-            let rounded = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_loadu_ps(from.as_ptr()));
-            _mm256_storeu_si256(to.as_mut_ptr().cast(), rounded);
+    #[inline]
+    #[target_feature(enable = "avx2,f16c")]
+    fn f16_strip_avx2(from: &[f32; STRIP], to: &mut [F16; STRIP]) {
+        for i in (0..STRIP).step_by(8) {
+            // SAFETY: eight elements of each are left.
+            unsafe {
+                let rounded = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(from.as_ptr().add(i)));
+                _mm_storeu_si128(to.as_mut_ptr().add(i).cast(), rounded);
+            }
         }
-    });
+    }
 
-    round_all!(bf16_avx512: "avx512f,avx512bw,avx512dq,avx512bf16", Bf16, 32, |from: &[f32; 32], to: &mut [Bf16; 32]| {
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn f16_strip_avx512(from: &[f32; STRIP], to: &mut [F16; STRIP]) {
+        for i in (0..STRIP).step_by(16) {
+            // SAFETY: sixteen elements of each are left.
+            unsafe {
+                let rounded = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_loadu_ps(from.as_ptr().add(i)));
+                _mm256_storeu_si256(to.as_mut_ptr().add(i).cast(), rounded);
+            }
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512bf16")]
+    fn bf16_strip_avx512(from: &[f32; STRIP], to: &mut [Bf16; STRIP]) {
         /// Which numbers are subnormal: the instruction takes these for zeros.
         const SUBNORMAL: i32 = 1 << 5;
-        // SAFETY: as above.
+        const { assert!(STRIP == 32) };
+        // SAFETY: each half has sixteen elements.
         let (low, high) = unsafe { (_mm512_loadu_ps(from.as_ptr()), _mm512_loadu_ps(from.as_ptr().add(16))) };
         let subnormal = _mm512_fpclass_ps_mask::<SUBNORMAL>(low) | _mm512_fpclass_ps_mask::<SUBNORMAL>(high);
         if subnormal == 0 {
-            // SAFETY: as above.
-            unsafe { to.as_mut_ptr().cast::<__m512bh>().write_unaligned(_mm512_cvtne2ps_pbh(high, low)) };
+            // SAFETY: there is room for as many.
+            unsafe {
+                to.as_mut_ptr()
+                    .cast::<__m512bh>()
+                    .write_unaligned(_mm512_cvtne2ps_pbh(high, low))
+            };
         } else {
-            *to = from.map(Bf16::from_f32);
+            by_integers(low, high, to);
         }
-    });
+    }
+
+    /// Takes the numbers by value: an array that is pointed to would not be kept in registers, wherever this is inlined.
+    #[cold]
+    #[inline(never)]
+    #[target_feature(enable = "avx512f")]
+    fn by_integers(low: __m512, high: __m512, to: &mut [Bf16; STRIP]) {
+        let mut numbers = [0.0; STRIP];
+        // SAFETY: each half has sixteen elements.
+        unsafe {
+            _mm512_storeu_ps(numbers.as_mut_ptr(), low);
+            _mm512_storeu_ps(numbers.as_mut_ptr().add(16), high);
+        }
+        *to = numbers.map(Bf16::from_f32);
+    }
 }
 
 #[cfg(test)]
@@ -146,6 +224,12 @@ mod tests {
                     let mut got = vec![T::default(); numbers.len()];
                     isa.vectors().round(numbers, &mut got);
                     assert_eq!(got, want, "{isa}, {numbers:?}");
+                    let (strips, _) = numbers.as_chunks::<STRIP>();
+                    for (strip, want) in strips.iter().zip(want.chunks(STRIP)) {
+                        let mut got = [T::default(); STRIP];
+                        isa.vectors().store(strip, &mut got);
+                        assert_eq!(got, want, "{isa}, {strip:?}");
+                    }
                 }
             }
         }

@@ -6,7 +6,7 @@ use super::moments::{ColumnMoments, TileMoments};
 use super::{TileLayout, TileNormalizer, TileParameters};
 use crate::Geometry;
 use crate::cpu::crew::Crew;
-use crate::cpu::elementwise::{AffineMap, All, ForwardElements, OutputSpace};
+use crate::cpu::elementwise::{AffineMap, All, ForwardElements, OutputSpace, REGISTER_LANES, rounds};
 use crate::cpu::isa::{Kernel, Vectors};
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::Parameters;
@@ -260,6 +260,8 @@ struct ApplyRows<'p, 'a, 's, T: Element> {
 impl<T: Element> Kernel for ApplyRows<'_, '_, '_, T> {
     type Output = ();
 
+    const STORES_16_BITS: bool = rounds::<T>();
+
     #[inline(always)]
     fn run(self) {
         let ApplyRows {
@@ -282,6 +284,12 @@ impl<T: Element> Kernel for ApplyRows<'_, '_, '_, T> {
             }
         } else {
             let parameters = TileParameters::new(tile, pass.parameters);
+            let at = (tile.offset(rows.start), rows.len() * tile.width());
+            if tile.repeats() && pass.elements.begins_on_line(at.0) {
+                let (n, a) = (normalizer.first(REGISTER_LANES), parameters.first(REGISTER_LANES));
+                // SAFETY: as above.
+                return unsafe { pass.elements.run_repeating(at, n, a, space) };
+            }
             for at in tile.lines(rows) {
                 // SAFETY: as above.
                 unsafe {

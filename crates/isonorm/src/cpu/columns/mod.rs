@@ -19,7 +19,7 @@ use std::ops::{Deref, DerefMut, Range};
 
 use isonorm_math::{BackwardCoefficients, Normalizer, Real};
 
-use super::elementwise::{AffineMap, CHUNK, Each};
+use super::elementwise::{AffineMap, CHUNK, Each, REGISTER_LANES};
 use super::parameters::Parameters;
 use super::statistics::BATCH;
 use crate::Geometry;
@@ -129,6 +129,14 @@ impl<'p> TileLayout<'p> {
     #[inline(always)]
     fn lanes(&self) -> usize {
         self.width() * self.plan.joined_rows
+    }
+
+    /// Whether rows follow each other in memory, [`REGISTER_LANES`] elements of them having the coefficients of a line's first ones.
+    #[inline(always)]
+    fn repeats(&self) -> bool {
+        self.width() == self.geometry.row()
+            && REGISTER_LANES.is_multiple_of(self.width())
+            && REGISTER_LANES <= self.lanes()
     }
 
     /// Where the lines of some rows, which start with a line, begin in the tensor, and how long they are.

@@ -3,10 +3,14 @@ use std::ops::Range;
 use isonorm_math::{Element, Real};
 
 use super::{Tile, TileLayout, gather, spread};
-use crate::cpu::elementwise::{Coefficient, Each};
+use crate::cpu::elementwise::{All, Coefficient, Each, STRIP};
 use crate::cpu::isa::Kernel;
-use crate::cpu::memory::Source;
+use crate::cpu::lookahead::prefetch;
+use crate::cpu::memory::{LINE_BYTES, Source};
 use crate::cpu::statistics::{DIGITS_KEPT, GroupStatistics, central};
+
+/// Bytes of the lines that are added up strip by strip: they and as many that come next fit the first-level cache.
+const NEAR_BYTES: usize = 8 << 10;
 
 /// Moments of each column about its centre. All columns have the same count.
 pub(super) struct ColumnMoments {
@@ -111,17 +115,17 @@ impl<'a, 't, T: Element> TileMoments<'a, 't, T> {
     fn of_block(&self, rows: Range<usize>, block: &mut Block) -> bool {
         let (x, tile) = (&self.x, self.tile);
         let (width, lanes, count) = (tile.width(), tile.lanes(), rows.len() as f64);
-        let zeros = Each(&Tile::<T::Acc>::ZERO[..lanes]);
         let centre = Each(&self.centre[..lanes]);
+        let zero = All(T::Acc::ZERO);
         let (mut sums, mut squares) = (Tile::ZERO, Tile::ZERO);
         if self.centred {
             let sums = [&mut sums, &mut squares];
-            for_each_four_lines(x, tile, rows.clone(), sums, (centre, zeros), |[sum, squares], d| {
+            for_each_line(x, tile, rows.clone(), sums, (centre, zero), |[sum, squares], d| {
                 [sum + d, d.mul_add(d, squares)]
             });
         } else {
             let sums = [&mut sums, &mut squares];
-            for_each_four_lines(x, tile, rows.clone(), sums, (zeros, zeros), |[_, squares], d| {
+            for_each_line(x, tile, rows.clone(), sums, (centre, zero), |[_, squares], d| {
                 [T::Acc::ZERO, d.mul_add(d, squares)]
             });
         }
@@ -148,7 +152,7 @@ impl<'a, 't, T: Element> TileMoments<'a, 't, T> {
         spread(&mut mean, tile);
         let (mut unused, mut squares) = (Tile::ZERO, Tile::ZERO);
         let (mean, sums) = (Each(&mean[..lanes]), [&mut unused, &mut squares]);
-        for_each_four_lines(x, tile, rows, sums, (centre, mean), |[unused, squares], d| {
+        for_each_line(x, tile, rows, sums, (centre, mean), |[unused, squares], d| {
             [unused, d.mul_add(d, squares)]
         });
         gather(&mut squares, tile);
@@ -211,35 +215,97 @@ impl<T: Element> Kernel for RowsMoments<'_, '_, '_, T> {
     }
 }
 
-/// `[a[i], b[i]] = step([a[i], b[i]], (x − centre[i]) − mean[i])` for every line's `x` in lane `i`, four lines at a time so that sums
-/// are loaded and stored once for four elements.
+/// `[a[i], b[i]] = step([a[i], b[i]], (x − centre[i]) − mean[i])` for every line's `x` in lane `i`.
+///
+/// Some lines at a time, strip by strip, so that sums stay in registers from line to line. That is not the order of memory, which
+/// alone is fetched ahead by itself: so while some lines are added up, from the first-level cache, the next ones are asked for.
 #[inline(always)]
-fn for_each_four_lines<T: Element>(
+fn for_each_line<T, M>(
     x: &Source<'_, T>,
     tile: &TileLayout<'_>,
     rows: Range<usize>,
     [a, b]: [&mut Tile<T::Acc>; 2],
-    (centre, mean): (Each<'_, T::Acc>, Each<'_, T::Acc>),
+    (centre, mean): (Each<'_, T::Acc>, M),
     step: impl Fn([T::Acc; 2], T::Acc) -> [T::Acc; 2],
-) {
+) where
+    T: Element,
+    M: Coefficient<T::Acc>,
+{
     let (joined, lanes) = (tile.plan.joined_rows, tile.lanes());
-    let (a, b) = (&mut a[..lanes], &mut b[..lanes]);
-    let (centre, mean) = (centre.part(0, lanes), mean.part(0, lanes));
-    let mut next = rows.start;
-    while next + 4 * joined <= rows.end {
-        let lines = [0, 1, 2, 3].map(|line| x.slice(tile.offset(next + line * joined), lanes));
-        for i in 0..lanes {
-            let distance = |x: T| (x.to_acc() - centre.at(i)) - mean.at(i);
-            let two = step(step([a[i], b[i]], distance(lines[0][i])), distance(lines[1][i]));
-            [a[i], b[i]] = step(step(two, distance(lines[2][i])), distance(lines[3][i]));
+    let strips = lanes / STRIP * STRIP;
+    let stride = joined * tile.geometry.row();
+    let together = (NEAR_BYTES / (lanes * size_of::<T>())).max(1);
+    // The last line may be shorter.
+    let whole = rows.len() / joined;
+    for first in (0..whole).step_by(together) {
+        let lines = together.min(whole - first);
+        let at = tile.offset(rows.start + first * joined);
+        let block = x.slice(at, (lines - 1) * stride + lanes);
+        let mut ahead = NextLines {
+            at: at + together * stride,
+            lane: 0,
+        };
+        for start in (0..strips).step_by(STRIP) {
+            // Local copies, which nothing else can point to, are kept in registers.
+            let (mut of_a, mut of_b) = ([T::Acc::ZERO; STRIP], [T::Acc::ZERO; STRIP]);
+            let (mut centres, mut means) = ([T::Acc::ZERO; STRIP], [T::Acc::ZERO; STRIP]);
+            of_a.copy_from_slice(&a[start..start + STRIP]);
+            of_b.copy_from_slice(&b[start..start + STRIP]);
+            let (centre, mean) = (centre.part(start, STRIP), mean.part(start, STRIP));
+            for i in 0..STRIP {
+                (centres[i], means[i]) = (centre.at(i), mean.at(i));
+            }
+            for line in block[start..].chunks(stride) {
+                let Some(&x_of_line) = line.first_chunk::<STRIP>() else {
+                    break;
+                };
+                ahead.ask_for_strip(x, strips, stride);
+                for i in 0..STRIP {
+                    let distance = (x_of_line[i].to_acc() - centres[i]) - means[i];
+                    [of_a[i], of_b[i]] = step([of_a[i], of_b[i]], distance);
+                }
+            }
+            a[start..start + STRIP].copy_from_slice(&of_a);
+            b[start..start + STRIP].copy_from_slice(&of_b);
         }
-        next += 4 * joined;
     }
-    for (at, len) in tile.lines(next..rows.end) {
-        let x = x.slice(at, len);
-        let (a, b, centre, mean) = (&mut a[..len], &mut b[..len], centre.part(0, len), mean.part(0, len));
+    for (line, (at, len)) in tile.lines(rows).enumerate() {
+        let start = if line < whole { strips } else { 0 };
+        let len = len - start;
+        if len == 0 {
+            continue;
+        }
+        let x = x.slice(at + start, len);
+        let (a, b) = (&mut a[start..start + len], &mut b[start..start + len]);
+        let (centre, mean) = (centre.part(start, len), mean.part(start, len));
         for i in 0..len {
             [a[i], b[i]] = step([a[i], b[i]], (x[i].to_acc() - centre.at(i)) - mean.at(i));
+        }
+    }
+}
+
+/// Where the lines are that are asked for, in the order of memory.
+struct NextLines {
+    /// The first element of a line.
+    at: usize,
+    /// What is asked for next of it.
+    lane: usize,
+}
+
+impl NextLines {
+    /// Asks for the next strip of lines that have `lanes` lanes each and lie `stride` elements apart.
+    #[inline(always)]
+    fn ask_for_strip<T: Element>(&mut self, x: &Source<'_, T>, lanes: usize, stride: usize) {
+        let strip = x.address(self.at.wrapping_add(self.lane)).cast::<u8>();
+        for byte in (0..STRIP * size_of::<T>()).step_by(LINE_BYTES) {
+            prefetch(strip.wrapping_add(byte));
+        }
+        self.lane += STRIP;
+        if self.lane >= lanes {
+            *self = NextLines {
+                at: self.at.wrapping_add(stride),
+                lane: 0,
+            };
         }
     }
 }

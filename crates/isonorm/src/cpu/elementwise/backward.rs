@@ -29,9 +29,9 @@ pub(in crate::cpu) trait Gradients<A>: Copy {
 }
 
 /// What is done with the gradients of a chunk: compiled for each kind of them.
-pub(in crate::cpu) trait GradientVisitor<A> {
+pub(in crate::cpu) trait GradientVisitor<A: Real> {
     /// Does it.
-    fn visit<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>);
+    fn visit<T: Element<Acc = A>, G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, T>);
 }
 
 /// Computed from the tensors wherever it is needed: cheaper than to store it, where the activation is.
@@ -277,15 +277,17 @@ impl<'a, T: Element> BackwardElements<'a, T> {
             _ => None,
         };
         // SAFETY: this function's contract; in place the route is another than straight.
-        let to_dx = dx.as_mut().map(|dx| unsafe { dx.place() });
+        let to_dx = dx.as_mut().map(|dx| unsafe { dx.rounded() });
         // SAFETY: as above.
-        let to_dresidual = dresidual.as_mut().map(|dresidual| unsafe { dresidual.place() });
+        let to_dresidual = dresidual.as_mut().map(|dresidual| unsafe { dresidual.rounded() });
         let third = self.residual.as_ref().or(self.dstream.as_ref());
         let inputs = [Some(&self.x), Some(&self.dy), third];
         let ahead = Lookahead::new(inputs, at.0, self.lookahead);
         let results = Results {
             dx: to_dx,
+            dstream: self.dstream.as_ref().map(|dstream| dstream.slice(at.0, at.1)),
             dresidual: to_dresidual,
+            vectors: self.vectors,
             ahead,
         };
         macro_rules! computed {
@@ -327,18 +329,10 @@ impl<'a, T: Element> BackwardElements<'a, T> {
                 visitor.visit(PreparedRows { all, len }, results);
             }
         }
-        if let (Some(dx), Some(dstream)) = (&mut dx, &self.dstream) {
-            // SAFETY: as above; what was computed there is still there.
-            let dx = &mut unsafe { dx.place() }[..at.1];
-            let dstream = dstream.slice(at.0, at.1);
-            for i in 0..at.1 {
-                dx[i] += dstream[i].to_acc();
-            }
-        }
         // SAFETY: this function's contract; no borrow of these elements is used any more.
         unsafe {
             for output in [dresidual, dx].into_iter().flatten() {
-                output.finish(self.vectors);
+                output.finish_rounded(self.vectors);
             }
         }
     }

@@ -1,8 +1,12 @@
 use isonorm_math::activation::{Identity, Relu};
-use isonorm_math::{Activation, Element, Normalizer, Pointwise};
+use isonorm_math::normalize::{affine, normalized};
+use isonorm_math::{Activation, Element, Normalizer, Pointwise, Real};
 
-use super::output::{Output, OutputSpace, Route};
-use super::{Activate, AffineMap, All, CHUNK, Chunks, Coefficient, Dest, Each, NoResidual, Residual, Source};
+use super::output::{Output, OutputSpace, Route, rounds};
+use super::{
+    Activate, AffineMap, All, CHUNK, Chunks, Coefficient, Dest, Each, NoResidual, REGISTER_LANES, Residual, STRIP,
+    Source,
+};
 use crate::cpu::isa::Vectors;
 use crate::cpu::lookahead::Lookahead;
 use crate::cpu::statistics::BATCH;
@@ -85,6 +89,31 @@ impl<'a, T: Element> ForwardElements<'a, T> {
         }
     }
 
+    /// Whether chunks of [`CHUNK`] elements from `offset` on need not be shifted to begin on cache lines of `y`.
+    pub(in crate::cpu) fn begins_on_line(&self, offset: usize) -> bool {
+        self.route != Route::Stream || self.y.past_line(offset) == 0
+    }
+
+    /// Computes `y` of the `len` elements at `offset`, whose coefficients repeat every [`REGISTER_LANES`]: loaded once for the lines of
+    /// a chunk.
+    ///
+    /// # Safety
+    /// No other task touches these elements.
+    #[inline(always)]
+    pub(in crate::cpu) unsafe fn run_repeating(
+        &self,
+        (offset, len): (usize, usize),
+        n: Normalizer<Each<'_, T::Acc>>,
+        a: AffineMap<Each<'_, T::Acc>>,
+        space: &mut OutputSpace<T>,
+    ) {
+        for start in (0..len).step_by(CHUNK) {
+            let len = CHUNK.min(len - start);
+            // SAFETY: this function's contract.
+            unsafe { self.fill((offset + start, len), Repeating { n, a }, space) };
+        }
+    }
+
     /// Computes `y` of a chunk: as many rows of `len` elements as there are normalizers, from `offset` on.
     ///
     /// # Safety
@@ -95,59 +124,202 @@ impl<'a, T: Element> ForwardElements<'a, T> {
         N: Coefficient<Normalizer<T::Acc>>,
         W: Coefficient<AffineMap<T::Acc>>,
     {
-        let at = (offset, len * normalizers.len());
+        let ahead = Lookahead::new([Some(&self.x), self.residual.as_ref(), None], offset, self.lookahead);
+        let rows = Rows {
+            len,
+            normalizers,
+            a,
+            ahead,
+        };
+        // SAFETY: this function's contract.
+        unsafe { self.fill((offset, len * normalizers.len()), rows, space) };
+    }
+
+    /// Computes `y` of a chunk, [`CHUNK`] elements at most.
+    ///
+    /// # Safety
+    /// No other task touches these elements.
+    #[inline(always)]
+    unsafe fn fill<M: Map<T::Acc>>(&self, at: (usize, usize), map: M, space: &mut OutputSpace<T>) {
         let x = self.x.slice(at.0, at.1);
         let residual = self.residual.as_ref().map(|r| Each(r.slice(at.0, at.1)));
-        let ahead = Lookahead::new([Some(&self.x), self.residual.as_ref(), None], at.0, self.lookahead);
         let mut y = Output::new(&self.y, self.route, at, space);
-        // SAFETY: this function's contract; in place the route is another than straight.
-        let to = unsafe { y.place() };
-        for (row, n) in normalizers.iter().enumerate() {
-            let start = row * len;
-            let residual = residual.map(|r| Coefficient::part(r, start, len));
-            let (x, to) = (&x[start..start + len], &mut to[start..start + len]);
-            self.map(x, (*n, a), residual, to, ahead.row(row, len));
+        let in_stages = !matches!(self.activation, Activation::Identity | Activation::Relu);
+        if rounds::<T>() && !in_stages {
+            // SAFETY: this function's contract; in place the route is another than straight.
+            self.map(map, x, residual, unsafe { y.rounded() });
+            // SAFETY: this function's contract; no borrow of these elements is used any more.
+            return unsafe { y.finish_rounded(self.vectors) };
         }
-        let activation = self.activation;
-        if !matches!(activation, Activation::Identity | Activation::Relu) {
+        // SAFETY: as above.
+        let to = unsafe { y.place() };
+        self.map(map, x, residual, to);
+        if in_stages {
+            let activation = self.activation;
             self.vectors.run(Activate { activation, z: to });
         }
-        // SAFETY: this function's contract; no borrow of these elements is used any more.
+        // SAFETY: as above.
         unsafe { y.finish(self.vectors) };
     }
 
     /// `to = act(x̂·weight + bias + residual)` for ReLU; otherwise what `act` is yet to be applied to.
     #[inline(always)]
-    fn map<N, W>(&self, x: &[T], (n, a): (N, W), residual: Option<Each<'_, T>>, to: &mut [T::Acc], ahead: Lookahead)
+    fn map<M, O>(&self, map: M, x: &[T], residual: Option<Each<'_, T>>, to: &mut [O])
     where
-        N: Coefficient<Normalizer<T::Acc>>,
-        W: Coefficient<AffineMap<T::Acc>>,
+        M: Map<T::Acc>,
+        O: Element<Acc = T::Acc>,
     {
         match (self.activation, residual) {
-            (Activation::Relu, None) => map(x, (n, a), (NoResidual, Relu), to, ahead),
-            (Activation::Relu, Some(residual)) => map(x, (n, a), (residual, Relu), to, ahead),
-            (_, None) => map(x, (n, a), (NoResidual, Identity), to, ahead),
-            (_, Some(residual)) => map(x, (n, a), (residual, Identity), to, ahead),
+            (Activation::Relu, None) => map.run(x, (NoResidual, Relu), to, self.vectors),
+            (Activation::Relu, Some(residual)) => map.run(x, (residual, Relu), to, self.vectors),
+            (_, None) => map.run(x, (NoResidual, Identity), to, self.vectors),
+            (_, Some(residual)) => map.run(x, (residual, Identity), to, self.vectors),
         }
     }
 }
 
-/// `to = act(x̂·weight + bias + residual)`.
+/// How a chunk is walked. Compiled for each kind of residual, activation and result.
+trait Map<A: Real>: Copy {
+    /// `to = act(x̂·weight + bias + residual)`.
+    fn run<T, R, P, O>(self, x: &[T], then: (R, P), to: &mut [O], vectors: Vectors)
+    where
+        T: Element<Acc = A>,
+        R: Residual<A>,
+        P: Pointwise,
+        O: Element<Acc = A>;
+}
+
+/// Rows one after the other, each with a normalizer of its own.
+#[derive(Clone, Copy)]
+struct Rows<'n, N, W> {
+    /// Elements of a row.
+    len: usize,
+    normalizers: &'n [N],
+    a: W,
+    ahead: Lookahead,
+}
+
+impl<A, N, W> Map<A> for Rows<'_, N, W>
+where
+    A: Real,
+    N: Coefficient<Normalizer<A>>,
+    W: Coefficient<AffineMap<A>>,
+{
+    #[inline(always)]
+    fn run<T, R, P, O>(self, x: &[T], (residual, activation): (R, P), to: &mut [O], vectors: Vectors)
+    where
+        T: Element<Acc = A>,
+        R: Residual<A>,
+        P: Pointwise,
+        O: Element<Acc = A>,
+    {
+        let len = self.len;
+        for (row, n) in self.normalizers.iter().enumerate() {
+            let start = row * len;
+            let (x, to, residual) = (
+                &x[start..start + len],
+                &mut to[start..start + len],
+                residual.part(start, len),
+            );
+            for (start, len) in self.ahead.row(row, len).steps(len) {
+                let (x, to, residual) = (
+                    &x[start..start + len],
+                    &mut to[start..start + len],
+                    residual.part(start, len),
+                );
+                let coefficients = (n.part(start, len), self.a.part(start, len));
+                step(x, coefficients, (residual, activation), to, vectors);
+            }
+        }
+    }
+}
+
+/// The part of a row between two requests.
 #[inline(always)]
-fn map<T, N, W, R, P>(x: &[T], (n, a): (N, W), (residual, activation): (R, P), to: &mut [T::Acc], ahead: Lookahead)
+fn step<T, N, W, R, P, O>(x: &[T], (n, a): (N, W), (residual, activation): (R, P), to: &mut [O], vectors: Vectors)
 where
     T: Element,
     N: Coefficient<Normalizer<T::Acc>>,
     W: Coefficient<AffineMap<T::Acc>>,
     R: Residual<T::Acc>,
     P: Pointwise,
+    O: Element<Acc = T::Acc>,
 {
-    for (start, len) in ahead.steps(to.len()) {
-        let (x, to) = (&x[start..start + len], &mut to[start..start + len]);
-        let (n, a, residual) = (n.part(start, len), a.part(start, len), residual.part(start, len));
-        for i in 0..len {
+    let len = to.len();
+    let strips = if rounds::<O>() { len / STRIP * STRIP } else { 0 };
+    for (strip, to) in to[..strips].as_chunks_mut().0.iter_mut().enumerate() {
+        let start = strip * STRIP;
+        let (x, n, a) = (&x[start..start + STRIP], n.part(start, STRIP), a.part(start, STRIP));
+        let residual = residual.part(start, STRIP);
+        let mut y = [T::Acc::ZERO; STRIP];
+        for i in 0..STRIP {
             let z = a.at(i).apply(n.at(i).apply(x[i].to_acc()));
-            to[i] = activation.apply(residual.add(i, z));
+            y[i] = activation.apply(residual.add(i, z));
+        }
+        vectors.store(&y, to);
+    }
+    let len = len - strips;
+    let (x, to, residual) = (
+        &x[strips..][..len],
+        &mut to[strips..][..len],
+        residual.part(strips, len),
+    );
+    let (n, a) = (n.part(strips, len), a.part(strips, len));
+    for i in 0..len {
+        let z = a.at(i).apply(n.at(i).apply(x[i].to_acc()));
+        to[i] = O::from_acc(activation.apply(residual.add(i, z)));
+    }
+}
+
+/// Lines of [`REGISTER_LANES`] elements, which all have the same coefficients; the last one may be shorter.
+#[derive(Clone, Copy)]
+struct Repeating<'a, A> {
+    n: Normalizer<Each<'a, A>>,
+    a: AffineMap<Each<'a, A>>,
+}
+
+impl<A: Real> Map<A> for Repeating<'_, A> {
+    #[inline(always)]
+    #[expect(
+        clippy::needless_range_loop,
+        reason = "an iterator would leave bounds checks in the loops"
+    )]
+    fn run<T, R, P, O>(self, x: &[T], (residual, activation): (R, P), to: &mut [O], vectors: Vectors)
+    where
+        T: Element<Acc = A>,
+        R: Residual<A>,
+        P: Pointwise,
+        O: Element<Acc = A>,
+    {
+        // Local copies, which nothing else can point to, are kept in registers.
+        let local = |numbers: Each<'_, A>| {
+            let mut copy = [A::ZERO; REGISTER_LANES];
+            copy.copy_from_slice(&numbers.0[..REGISTER_LANES]);
+            copy
+        };
+        let Repeating { n, a } = self;
+        let (centre, rstd, offset) = (local(n.centre), local(n.rstd), local(n.offset));
+        let (weight, bias) = (local(a.weight), local(a.bias));
+        let (lines, rest) = x.as_chunks::<REGISTER_LANES>();
+        let (to_lines, to_rest) = to[..x.len()].as_chunks_mut::<REGISTER_LANES>();
+        for (line, (&x, to)) in lines.iter().zip(to_lines).enumerate() {
+            let residual = residual.part(line * REGISTER_LANES, REGISTER_LANES);
+            for (strip, to) in to.as_chunks_mut().0.iter_mut().enumerate() {
+                let mut y = [A::ZERO; STRIP];
+                for i in 0..STRIP {
+                    let lane = strip * STRIP + i;
+                    let xhat = normalized(x[lane].to_acc(), centre[lane], rstd[lane], offset[lane]);
+                    y[i] = activation.apply(residual.add(lane, affine(xhat, weight[lane], bias[lane])));
+                }
+                vectors.store(&y, to);
+            }
+        }
+        let len = rest.len();
+        let residual = residual.part(x.len() - len, len);
+        let (n, a) = (n.part(0, len), a.part(0, len));
+        for i in 0..len {
+            let z = a.at(i).apply(n.at(i).apply(rest[i].to_acc()));
+            to_rest[i] = O::from_acc(activation.apply(residual.add(i, z)));
         }
     }
 }

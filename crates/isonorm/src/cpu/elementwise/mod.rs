@@ -1,8 +1,7 @@
 //! What is done to each element, over contiguous stretches of them: plain loops that vectorize by themselves.
 //!
 //! The common cases (no activation or ReLU, with or without a residual) are one loop from the tensors to the result. Other
-//! activations go in stages over buffers that stay in the first-level cache, so that they add code instead of multiplying it;
-//! results of 16 bits are rounded in a last stage.
+//! activations go in stages over buffers that stay in the first-level cache, so that they add code instead of multiplying it.
 
 mod backward;
 mod forward;
@@ -13,7 +12,7 @@ mod residual_stream;
 pub(super) use backward::{BackwardElements, BackwardSpace, Gradient, GradientVisitor, Gradients};
 pub(super) use forward::ForwardElements;
 pub(super) use input_gradient::{InputGradient, Results};
-pub(super) use output::OutputSpace;
+pub(super) use output::{OutputSpace, rounds};
 pub(super) use residual_stream::ResidualStream;
 
 use isonorm_math::normalize::affine;
@@ -23,6 +22,12 @@ use super::isa::Kernel;
 use super::memory::{Dest, Source};
 
 pub(super) use crate::plan::CHUNK;
+
+/// Elements that loops work on at once, in registers.
+pub(super) const STRIP: usize = 32;
+
+/// Lanes whose sums, or coefficients, fit the registers of the widest vectors.
+pub(super) const REGISTER_LANES: usize = 64;
 
 /// Something that each element of a stretch has: the same for all, or one each.
 pub(super) trait Coefficient<C>: Copy {

@@ -62,26 +62,45 @@ impl<'s, 'a, T: Element> Output<'s, 'a, T> {
         }
     }
 
-    /// Rounds it, and moves it where it belongs.
+    /// Where to put it when it is rounded at once.
     ///
     /// # Safety
-    /// No other task touches these elements, and this task holds no borrow of them.
+    /// As for [`Route::first`].
+    #[inline(always)]
+    pub(super) unsafe fn rounded(&mut self) -> &mut [T] {
+        // SAFETY: this function's contract.
+        unsafe { self.route.first(self.dest, self.at, &mut self.space.stored) }
+    }
+
+    /// Rounds what was computed, and moves it where it belongs.
+    ///
+    /// # Safety
+    /// As for [`Output::finish_rounded`].
     #[inline(always)]
     pub(super) unsafe fn finish(self, vectors: Vectors) {
-        let OutputSpace { computed, stored } = self.space;
+        let OutputSpace { computed, stored } = &mut *self.space;
         if rounds::<T>() {
             // SAFETY: this function's contract.
             let to = unsafe { self.route.first(self.dest, self.at, stored) };
             vectors.round(&computed[..self.at.1], to);
         }
         // SAFETY: this function's contract.
-        unsafe { self.route.finish(self.dest, self.at, stored, vectors) };
+        unsafe { self.finish_rounded(vectors) };
+    }
+
+    /// Moves what is rounded where it belongs.
+    ///
+    /// # Safety
+    /// No other task touches these elements, and this task holds no borrow of them.
+    #[inline(always)]
+    pub(super) unsafe fn finish_rounded(self, vectors: Vectors) {
+        // SAFETY: this function's contract.
+        unsafe { self.route.finish(self.dest, self.at, &self.space.stored, vectors) };
     }
 }
 
-/// Whether results are rounded to the type that is stored: in a step of its own, which has instructions of its own.
-#[inline(always)]
-const fn rounds<T: Element>() -> bool {
+/// Whether results are rounded to the type that is stored, by instructions of their own.
+pub(in crate::cpu) const fn rounds<T: Element>() -> bool {
     size_of::<T>() < size_of::<T::Acc>()
 }
 

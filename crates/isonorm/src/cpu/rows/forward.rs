@@ -6,7 +6,7 @@ use super::GroupLayout;
 use super::moments::{GroupMoments, measure_short_groups};
 use crate::Geometry;
 use crate::cpu::crew::Crew;
-use crate::cpu::elementwise::{AffineMap, All, CHUNK, Each, ForwardElements, OutputSpace, ResidualStream};
+use crate::cpu::elementwise::{AffineMap, All, CHUNK, Each, ForwardElements, OutputSpace, ResidualStream, rounds};
 use crate::cpu::isa::{Kernel, Vectors};
 use crate::cpu::memory::Scratch;
 use crate::cpu::parameters::Parameters;
@@ -75,6 +75,8 @@ struct Tasks<'p, 'a, T: Element> {
 
 impl<T: Element> Kernel for Tasks<'_, '_, T> {
     type Output = ();
+
+    const STORES_16_BITS: bool = rounds::<T>();
 
     #[inline(always)]
     fn run(self) {

@@ -7,13 +7,11 @@ use isonorm_math::{BackwardCoefficients, Element, Normalizer, Real};
 use super::{ColumnsBackward, TileCoefficients};
 use crate::cpu::columns::{LaneSums, gather};
 use crate::cpu::elementwise::{
-    AffineMap, All, BackwardSpace, Coefficient, Gradient, GradientVisitor, Gradients, InputGradient, Results,
+    AffineMap, All, BackwardSpace, Coefficient, Gradient, GradientVisitor, Gradients, InputGradient, REGISTER_LANES,
+    Results, rounds,
 };
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
-
-/// Lanes whose sums fit the registers of the widest vectors.
-const REGISTER_LANES: usize = 64;
 
 /// The first sweep over some rows of a tile: the sums; and the results, when they do not depend on the sums. Made where no
 /// other task touches these rows, nor (by row) the accumulators of this chunk.
@@ -27,6 +25,8 @@ pub(super) struct SumRows<'p, 'a, 's, T: Element> {
 
 impl<T: Element> Kernel for SumRows<'_, '_, '_, T> {
     type Output = LaneSums<f64>;
+
+    const STORES_16_BITS: bool = rounds::<T>();
 
     #[inline(always)]
     fn run(self) -> LaneSums<f64> {
@@ -105,6 +105,8 @@ pub(super) struct WriteRows<'p, 'a, 's, T: Element> {
 impl<T: Element> Kernel for WriteRows<'_, '_, '_, T> {
     type Output = ();
 
+    const STORES_16_BITS: bool = rounds::<T>();
+
     #[inline(always)]
     fn run(self) {
         let WriteRows {
@@ -165,7 +167,7 @@ where
     M: Coefficient<BackwardCoefficients<A>>,
 {
     #[inline(always)]
-    fn visit<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>) {
+    fn visit<T: Element<Acc = A>, G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, T>) {
         let SumLine {
             len,
             width,

@@ -8,6 +8,7 @@ use super::{GroupSums, Means, Piece, RowsBackward, Sweep};
 use crate::cpu::crew::Crew;
 use crate::cpu::elementwise::{
     AffineMap, All, BackwardSpace, Coefficient, Each, Gradient, GradientVisitor, Gradients, InputGradient, Results,
+    rounds,
 };
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::{Folded, GradientLanes, add_rows, fold_and_add_rows};
@@ -99,7 +100,7 @@ enum Sums<'s, A> {
 
 impl<A: Real> GradientVisitor<A> for SweepChunk<'_, '_, A> {
     #[inline(always)]
-    fn visit<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>) {
+    fn visit<T: Element<Acc = A>, G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, T>) {
         match self.a.weight.0.len() {
             REGISTER_ROW => {
                 if let (Some(Sums::Rows(folded)), Some([dweight, dbias])) = (&mut self.sums, &mut self.parameters) {
@@ -116,7 +117,7 @@ impl<A: Real> GradientVisitor<A> for SweepChunk<'_, '_, A> {
 impl<A: Real> SweepChunk<'_, '_, A> {
     /// Sweeps over rows of `len` elements.
     #[inline(always)]
-    fn sweep<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>, len: usize) {
+    fn sweep<T: Element<Acc = A>, G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, T>, len: usize) {
         let a = self.a.part(0, len);
         if let Some(sums) = &mut self.sums {
             match sums {
@@ -198,6 +199,8 @@ struct Tasks<'p, 'a, T: Element> {
 
 impl<T: Element> Kernel for Tasks<'_, '_, T> {
     type Output = ();
+
+    const STORES_16_BITS: bool = rounds::<T>();
 
     #[inline(always)]
     fn run(self) {

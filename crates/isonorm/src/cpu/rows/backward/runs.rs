@@ -7,7 +7,9 @@ use isonorm_math::{Element, Normalizer, Real};
 
 use super::{GroupLayout, GroupSums, Means, RowsBackward, Stretch, Sweep};
 use crate::cpu::crew::Crew;
-use crate::cpu::elementwise::{AffineMap, All, BackwardSpace, GradientVisitor, Gradients, InputGradient, Results};
+use crate::cpu::elementwise::{
+    AffineMap, All, BackwardSpace, GradientVisitor, Gradients, InputGradient, Results, rounds,
+};
 use crate::cpu::isa::Kernel;
 use crate::cpu::lanes::GradientLanes;
 use crate::plan::share;
@@ -53,7 +55,7 @@ struct SweepChunk<'s, A> {
 
 impl<A: Real> GradientVisitor<A> for SweepChunk<'_, A> {
     #[inline(always)]
-    fn visit<G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, A>) {
+    fn visit<T: Element<Acc = A>, G: Gradients<A>>(&mut self, gradients: G, results: Results<'_, T>) {
         let gradient = gradients.row(0);
         if let Some(sums) = &mut self.sums {
             sums.add(gradient, self.len);
@@ -249,6 +251,8 @@ struct SweepPart<'p, 'a, 's, T: Element> {
 
 impl<T: Element> Kernel for SweepPart<'_, '_, '_, T> {
     type Output = ();
+
+    const STORES_16_BITS: bool = rounds::<T>();
 
     #[inline(always)]
     fn run(mut self) {
