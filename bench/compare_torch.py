@@ -37,8 +37,11 @@ try:
     import liger_problem
     from problems import Problem
     from torch_problem import GpuProblem, TorchProblem, compiled
+
+    MISSING = None
 except ImportError as error:
-    sys.exit(f"error: {error}; run this with a Python that has PyTorch (pip install torch numpy)")
+    # A record's table needs none of them.
+    MISSING = f"{error}; run this with a Python that has PyTorch (pip install torch numpy)"
 
 # Names of their times in a record: what they are called, and the head of their column.
 PEERS = {"torch_s": ("PyTorch", "torch"), "compile_s": ("torch.compile", "compiled"), "liger_s": ("Liger", "liger")}
@@ -262,7 +265,7 @@ def arguments() -> argparse.Namespace:
     if options.threads < 1 or options.rounds < 1 or not options.min_time >= 0:
         parser.error("--threads and --rounds are at least 1, --min-time at least 0")
     options.unit = ("milliseconds", 1e3) if options.device == "cpu" else ("microseconds", 1e6)
-    options.versions = {"torch": torch.__version__, "python": platform.python_version()}
+    options.versions = {"python": platform.python_version()}
     options.peers = ["torch_s"] if options.device == "cpu" else ["torch_s", "compile_s"]
     return options
 
@@ -277,6 +280,9 @@ def add_liger(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    if MISSING:
+        raise Failure(MISSING)
+    options.versions["torch"] = torch.__version__
     cases = list(options.case)
     if options.suite or not cases:
         suite = "cpu.txt" if options.device == "cpu" else "gpu.txt"
