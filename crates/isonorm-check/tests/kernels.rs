@@ -11,17 +11,10 @@ use isonorm_kernels::modules::ROWS;
 type Name = (&'static str, &'static str);
 
 /// Listed, and never planned for an H200.
-const NOT_PLANNED: [Name; 8] = [
+const NOT_PLANNED: [Name; 2] = [
     // Clusters hold such rows.
     ("rows_long_plain", "layer_alone_v2"),
     ("rows_long_plain", "rms_alone_v2"),
-    // Others hold them with fewer threads.
-    ("rows_backward_plain", "layer_block_v1_ahead"),
-    ("rows_backward_plain", "rms_block_v1_ahead"),
-    ("rows_forward_lanes", "layer_lanes16_v1_ahead"),
-    ("rows_forward_lanes", "layer_warp_v1_ahead"),
-    ("rows_forward_lanes", "rms_lanes16_v1_ahead"),
-    ("rows_forward_lanes", "rms_warp_v1_ahead"),
 ];
 
 fn planned(cases: &[Case], gpu: &Arc<GpuProperties>) -> BTreeSet<Name> {

@@ -70,6 +70,7 @@ modules! {
     "rows_backward" for 80;
     "rows_backward_elements" for 80;
     "rows_backward_cluster_plain" for 90;
+    "rows_backward_cluster_runs_plain" for 90;
     "rows_backward_cluster" for 90;
     "rows_sweeps_plain" for 80;
     "rows_sweeps" for 80;

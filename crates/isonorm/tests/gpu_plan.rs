@@ -221,9 +221,40 @@ fn a_backward_pass_sums_in_the_workspace_and_adds_up() {
     assert_eq!((plain.kernels().len(), plain.workspace_bytes()), (1, 0));
 }
 
+/// Where a warp has a stretch of one run, and the stretches of a cluster are a row, the row stays in registers.
+#[test]
+fn clusters_hold_rows_of_runs_in_a_backward_pass() {
+    for (problem, cluster, threads) in [
+        ("groupnorm x=8x512x64x64 groups=32 pass=backward", 8, 512),
+        ("groupnorm x=8x512x64x64 groups=32 dtype=bf16 pass=backward", 8, 256),
+        ("groupnorm x=64x256x32x32 groups=32 pass=backward", 2, 256),
+        ("instancenorm x=16x64x256x256 affine=full pass=backward", 8, 512),
+        // Without parameters every row is one run.
+        ("instancenorm x=16x64x256x256 pass=backward", 8, 512),
+        ("layernorm x=100x65536 affine=none pass=backward", 8, 512),
+    ] {
+        let plan = plan(problem);
+        let first = &plan.kernels()[0];
+        assert_eq!(
+            (plan.name(), first.family, first.cluster, first.block),
+            ("rows/blocks", "rows_backward_cluster_runs_plain", cluster, threads),
+            "{plan}"
+        );
+    }
+    for problem in [
+        // Seven channels of 32 × 32 are not as many stretches for each block.
+        "groupnorm x=8x224x32x32 groups=32 pass=backward",
+        "groupnorm x=8x512x64x64 groups=32 act=relu pass=backward",
+        "layernorm x=100x65536 pass=backward",
+    ] {
+        assert_eq!(plan(problem).name(), "rows/sweeps");
+    }
+}
+
 #[test]
 fn sweeps_share_rows_among_blocks_that_run_at_once_or_are_kernels_of_their_own() {
-    let shared = plan("groupnorm x=8x512x64x64 groups=32 pass=backward");
+    // Runs of 56 × 56 are no whole stretches of a warp.
+    let shared = plan("groupnorm x=8x512x56x56 groups=32 pass=backward");
     let [first, gather] = shared.kernels() else {
         panic!("{shared}")
     };

@@ -56,6 +56,8 @@ impl Module {
             "rows_backward_plain" | "rows_backward_cluster_plain" if more == 0 && kernel.ends_with("_v2_ahead") => {
                 Some(80)
             }
+            // Two of the largest blocks on a multiprocessor.
+            "rows_gather" => Some(64),
             "rows_sweeps_plain" | "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),
             _ => None,
         }
@@ -69,7 +71,7 @@ impl Module {
 }
 
 /// The families of kernels for rows.
-const ROWS: [&str; 28] = [
+const ROWS: [&str; 29] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -90,6 +92,7 @@ const ROWS: [&str; 28] = [
     "rows_backward",
     "rows_backward_elements",
     "rows_backward_cluster_plain",
+    "rows_backward_cluster_runs_plain",
     "rows_backward_cluster",
     "rows_sweeps_plain",
     "rows_sweeps",

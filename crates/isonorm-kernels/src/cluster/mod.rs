@@ -3,9 +3,10 @@
 use crate::simt::{self, Shared, Transfer, WARP};
 use crate::warp;
 
-/// Blocks of a cluster, at most, and warps of a block: those that a [`Scratch`] has room for.
+/// Blocks of a cluster, at most: those that a [`Scratch`] has room for.
 pub const MOST_BLOCKS: u32 = 8;
-const MOST_WARPS: u32 = 16;
+/// Warps of a block, at most.
+pub const MOST_WARPS: u32 = 16;
 
 /// Bytes of shared memory that a [`Scratch`] takes: two slots of two `f32` for each warp of the cluster, and what counts them.
 pub const SCRATCH_BYTES: u32 = SLOTS * SLOT_BYTES + 128;
@@ -41,9 +42,31 @@ fn transfer(slot: u32) -> Transfer {
     Transfer::at(SLOTS * SLOT_BYTES).offset(slot)
 }
 
-/// The sums of two values over the cluster; valid in every thread, with the same bits.
+/// The sums of two values over each warp of the cluster, where every thread can read them until it shares others.
+pub struct Pairs {
+    place: Shared<f32>,
+    warps: u32,
+}
+
+impl Pairs {
+    /// Warps of the cluster.
+    #[inline(always)]
+    pub fn warps(&self) -> u32 {
+        self.warps
+    }
+
+    /// The sums over a warp; they are numbered through the cluster.
+    #[inline(always)]
+    pub fn of_warp(&self, warp: u32) -> [f32; 2] {
+        let place = self.place.offset(2 * warp);
+        // SAFETY: received, and whoever sends to the slot again has received what this thread sent after reading.
+        unsafe { [simt::shared_load(place), simt::shared_load(place.offset(1))] }
+    }
+}
+
+/// Adds up two values over each warp, and brings the sums of all warps to every block.
 #[inline(always)]
-pub fn sum_pair(pair: [f32; 2], scratch: &mut Scratch) -> [f32; 2] {
+pub fn share_pairs(pair: [f32; 2], scratch: &mut Scratch) -> Pairs {
     let (slot, parity) = (scratch.round % SLOTS, scratch.round / SLOTS % 2);
     scratch.round += 1;
     let place = Shared::<f32>::at(slot * SLOT_BYTES);
@@ -61,14 +84,20 @@ pub fn sum_pair(pair: [f32; 2], scratch: &mut Scratch) -> [f32; 2] {
         }
         simt::transfer_wait(transfer(slot), parity);
     }
+    Pairs {
+        place,
+        warps: blocks * warps,
+    }
+}
+
+/// The sums of two values over the cluster; valid in every thread, with the same bits.
+#[inline(always)]
+pub fn sum_pair(pair: [f32; 2], scratch: &mut Scratch) -> [f32; 2] {
+    let pairs = share_pairs(pair, scratch);
     let (mut partial, mut warp) = ([0.0; 2], simt::lane());
-    while warp < blocks * warps {
-        let theirs = place.offset(2 * warp);
-        // SAFETY: received.
-        unsafe {
-            partial[0] += simt::shared_load(theirs);
-            partial[1] += simt::shared_load(theirs.offset(1));
-        }
+    while warp < pairs.warps() {
+        let theirs = pairs.of_warp(warp);
+        partial = [partial[0] + theirs[0], partial[1] + theirs[1]];
         warp += WARP;
     }
     warp::sum_pair(partial)

@@ -3,7 +3,7 @@
 #![allow(unused_imports, reason = "each module uses some of what the list names")]
 
 use crate::rows::access::{Elements, Vectors};
-use crate::rows::backward;
+use crate::rows::backward::{self, by_run};
 use crate::rows::epilogue::{Any, Piecewise, Plain};
 use crate::rows::forward::{self, Of};
 use crate::rows::gather;

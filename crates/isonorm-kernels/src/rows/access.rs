@@ -6,7 +6,7 @@
 use isonorm_math::{Bf16, Element, F16};
 
 use super::lanes::Lanes;
-use crate::simt::{self, Shared, Word};
+use crate::simt::{self, Shared, WARP, Word};
 
 /// An element type that kernels read and write: `f32`, [`F16`], [`Bf16`].
 pub trait Data: Element<Acc = f32> + Word {
@@ -350,8 +350,7 @@ pub(super) const fn width<T: Data, A: Access>() -> u32 {
     A::Numbers::<T>::LANES
 }
 
-/// Which parts of a row a thread holds: part `v` of thread `t` starts at element `(v · threads + t) · width`, so that
-/// neighbouring threads access neighbouring memory.
+/// Which parts of a row a thread holds: neighbouring threads access neighbouring memory.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
     own: u32,
@@ -360,12 +359,24 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Of thread `rank` of `threads`, in accesses of `width` elements.
+    /// Of thread `rank` of `threads`, in accesses of `width` elements: part `v` of thread `t` starts at element
+    /// `(v · threads + t) · width`.
     #[inline(always)]
     pub fn new(rank: u32, threads: u32, width: u32, columns: u32) -> Self {
         Self {
             own: rank * width,
             step: threads * width,
+            columns,
+        }
+    }
+
+    /// The same threads, where each warp has a stretch of the row: part `v` of lane `l` of warp `w` of those starts at element
+    /// `((w · parts + v) · 32 + l) · width`.
+    #[inline(always)]
+    pub fn of_stretches(rank: u32, parts: u32, width: u32, columns: u32) -> Self {
+        Self {
+            own: (rank / WARP * parts * WARP + rank % WARP) * width,
+            step: WARP * width,
             columns,
         }
     }

@@ -2,6 +2,7 @@
 
 use super::Data;
 use super::access::{Access, Elements, Vectors, Width};
+use super::backward::by_run::by_run;
 use super::backward::{self, backward};
 use super::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
 use super::forward::{Args, Of, Spec, forward};
@@ -50,7 +51,7 @@ impl Key {
     fn of<S: Spec>(function: &str, accesses: usize) -> Key {
         Key {
             pass: match function {
-                "backward" | "two_sweeps" => Pass::Backward,
+                "backward" | "by_run" | "two_sweeps" => Pass::Backward,
                 _ => Pass::Forward,
             },
             op: S::Statistics::OP,

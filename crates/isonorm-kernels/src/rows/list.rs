@@ -12,18 +12,14 @@ macro_rules! forward_kernels {
                 layer_lanes2_v1_ahead: Centred, Lanes<2>, Vectors, 1, ByColumn, Plain, false, true;
                 layer_lanes4_v1_ahead: Centred, Lanes<4>, Vectors, 1, ByColumn, Plain, false, true;
                 layer_lanes8_v1_ahead: Centred, Lanes<8>, Vectors, 1, ByColumn, Plain, false, true;
-                layer_lanes16_v1_ahead: Centred, Lanes<16>, Vectors, 1, ByColumn, Plain, false, true;
                 layer_lanes8_v2_ahead: Centred, Lanes<8>, Vectors, 2, ByColumn, Plain, false, true;
                 layer_lanes16_v2_ahead: Centred, Lanes<16>, Vectors, 2, ByColumn, Plain, false, true;
-                layer_warp_v1_ahead: Centred, Lanes<32>, Vectors, 1, ByColumn, Plain, false, true;
                 layer_warp_v2_ahead: Centred, Lanes<32>, Vectors, 2, ByColumn, Plain, false, true;
                 rms_lanes2_v1_ahead: Uncentred, Lanes<2>, Vectors, 1, ByColumn, Plain, false, true;
                 rms_lanes4_v1_ahead: Uncentred, Lanes<4>, Vectors, 1, ByColumn, Plain, false, true;
                 rms_lanes8_v1_ahead: Uncentred, Lanes<8>, Vectors, 1, ByColumn, Plain, false, true;
-                rms_lanes16_v1_ahead: Uncentred, Lanes<16>, Vectors, 1, ByColumn, Plain, false, true;
                 rms_lanes8_v2_ahead: Uncentred, Lanes<8>, Vectors, 2, ByColumn, Plain, false, true;
                 rms_lanes16_v2_ahead: Uncentred, Lanes<16>, Vectors, 2, ByColumn, Plain, false, true;
-                rms_warp_v1_ahead: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Plain, false, true;
                 rms_warp_v2_ahead: Uncentred, Lanes<32>, Vectors, 2, ByColumn, Plain, false, true;
             }
             "rows_forward_block" by forward {
@@ -132,7 +128,6 @@ macro_rules! backward_kernels {
                 layer_warp_v1_ahead: Centred, Lanes<32>, Vectors, 1, ByColumn, Plain, true, true;
                 layer_warp_v2_ahead: Centred, Lanes<32>, Vectors, 2, ByColumn, Plain, true, true;
                 layer_warp_v3_ahead: Centred, Lanes<32>, Vectors, 3, ByColumn, Plain, true, true;
-                layer_block_v1_ahead: Centred, Block, Vectors, 1, ByColumn, Plain, true, true;
                 layer_block_v2_ahead: Centred, Block, Vectors, 2, ByColumn, Plain, true, true;
                 rms_lanes2_v1_ahead: Uncentred, Lanes<2>, Vectors, 1, ByColumn, Plain, true, true;
                 rms_lanes4_v1_ahead: Uncentred, Lanes<4>, Vectors, 1, ByColumn, Plain, true, true;
@@ -141,7 +136,6 @@ macro_rules! backward_kernels {
                 rms_warp_v1_ahead: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Plain, true, true;
                 rms_warp_v2_ahead: Uncentred, Lanes<32>, Vectors, 2, ByColumn, Plain, true, true;
                 rms_warp_v3_ahead: Uncentred, Lanes<32>, Vectors, 3, ByColumn, Plain, true, true;
-                rms_block_v1_ahead: Uncentred, Block, Vectors, 1, ByColumn, Plain, true, true;
                 rms_block_v2_ahead: Uncentred, Block, Vectors, 2, ByColumn, Plain, true, true;
             }
             "rows_backward" by backward {
@@ -155,6 +149,9 @@ macro_rules! backward_kernels {
             "rows_backward_cluster_plain" by backward {
                 layer_blocks_v2_ahead: Centred, Blocks, Vectors, 2, ByColumn, Plain, true, true;
                 rms_blocks_v2_ahead: Uncentred, Blocks, Vectors, 2, ByColumn, Plain, true, true;
+            }
+            "rows_backward_cluster_runs_plain" by by_run {
+                layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByRun, Plain, true, true;
             }
             "rows_backward_cluster" by backward {
                 layer_blocks_v2_ahead: Centred, Blocks, Vectors, 2, ByColumn, Any, true, true;

@@ -359,7 +359,7 @@ unsafe fn read_one<T: Data, A: Access, const NARROW: bool>(
 
 /// Weight and bias of a run: 1 and 0 where there are none.
 #[inline(always)]
-unsafe fn one_of_run<T: Data>(affine: &Affine, index: u32) -> [f32; 2] {
+pub(super) unsafe fn one_of_run<T: Data>(affine: &Affine, index: u32) -> [f32; 2] {
     let one = |base: *const u8, otherwise: f32| {
         if base.is_null() {
             return otherwise;
@@ -377,6 +377,18 @@ pub struct Runs<const V: usize> {
     run: [u32; V],
     weight: [f32; V],
     bias: [f32; V],
+}
+
+impl<const V: usize> Runs<V> {
+    /// Where all parts lie in one run.
+    #[inline(always)]
+    pub(super) fn of_one([weight, bias]: [f32; 2]) -> Self {
+        Self {
+            run: [0; V],
+            weight: [weight; V],
+            bias: [bias; V],
+        }
+    }
 }
 
 impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Runs<V> {

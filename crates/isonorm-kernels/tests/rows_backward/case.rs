@@ -4,11 +4,12 @@ use isonorm_kernels::interpreter::{Buffers, Launch};
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::backward::Args;
 use isonorm_kernels::rows::key::{Kernel, Key};
-use isonorm_kernels::rows::parameters::Affine;
+use isonorm_kernels::rows::parameters::{Affine, Sharing};
 use isonorm_kernels::rows::ring::MOST_SLOTS;
 use isonorm_kernels::rows::statistics::Op;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::rows::{Data, gather};
+use isonorm_kernels::simt::WARP;
 use isonorm_math::Activation;
 
 const EPS: f64 = 1e-5;
@@ -20,6 +21,9 @@ pub struct Case<T> {
     pub slots: u32,
     pub rows: usize,
     pub columns: usize,
+    /// Parameters of a row, each for as many columns; rows with the same parameters are so many apart.
+    pub runs: usize,
+    pub sets: usize,
     pub residual: bool,
     pub stream: bool,
     pub narrow: bool,
@@ -59,17 +63,25 @@ impl<T: Copy + Default> Tensor<T> {
 
 impl<T: Data> Case<T> {
     pub fn new(kernel: Kernel<Args<T>>, threads: u32, columns: usize) -> Self {
+        let by_run = kernel.key.sharing == Sharing::ByRun;
+        let cluster = cluster(&kernel.key);
         Self {
             kernel,
             threads,
-            cluster: cluster(&kernel.key),
+            cluster,
             slots: if kernel.key.has_slots() {
                 1 + columns as u32 % MOST_SLOTS
             } else {
                 0
             },
-            rows: 7,
+            rows: if by_run { 6 } else { 7 },
             columns,
+            runs: if by_run {
+                (cluster * threads / WARP) as usize
+            } else {
+                columns
+            },
+            sets: if by_run { 3 } else { 1 },
             residual: false,
             stream: false,
             narrow: false,
@@ -77,6 +89,16 @@ impl<T: Data> Case<T> {
             in_place: false,
             seed: columns as u64,
         }
+    }
+
+    /// How many parameters there are.
+    pub fn parameters(&self) -> usize {
+        self.sets * self.runs
+    }
+
+    /// Which one an element has.
+    pub fn parameter(&self, row: usize, column: usize) -> usize {
+        row % self.sets * self.runs + column / (self.columns / self.runs)
     }
 
     /// Misaligned, where the kernel allows that.
@@ -104,10 +126,11 @@ pub fn input<T: Data>(case: &Case<T>) -> Input<T> {
         })
     };
     let (x, dy, residual, dstream) = (tensor(4.0, 0.3), tensor(2.0, 0.5), tensor(1.0, 0.5), tensor(1.0, 0.5));
-    let narrow = [1.0, 0.0].map(|offset| Tensor::new(case.columns, 0, || T::from_acc(random.f32() - 0.5 + offset)));
+    let parameters = case.parameters();
+    let narrow = [1.0, 0.0].map(|offset| Tensor::new(parameters, 0, || T::from_acc(random.f32() - 0.5 + offset)));
     let weight = [0, 1].map(|i: usize| {
         let mut rounded = narrow[i].get().iter();
-        Tensor::new(case.columns, 0, || rounded.next().unwrap().to_acc())
+        Tensor::new(parameters, 0, || rounded.next().unwrap().to_acc())
     });
     let centred = case.kernel.key.op == Op::Layer;
     let (mut means, mut rstds) = (vec![], vec![]);
@@ -146,14 +169,18 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
     let mut output = Output {
         dx: Tensor::new(elements, case.lead(), || poison),
         dresidual: Tensor::new(elements, case.lead(), || poison),
-        gradients: [vec![f32::NAN; case.columns], vec![f32::NAN; case.columns]],
+        gradients: [vec![f32::NAN; case.parameters()], vec![f32::NAN; case.parameters()]],
     };
     if case.in_place {
         output.dx.get_mut().copy_from_slice(input.dy.get());
         output.dresidual.get_mut().copy_from_slice(input.x.get());
     }
-    let parts_of_grid = (case.rows as u32).div_ceil(key.teams(case.threads)).min(2);
-    let mut parts = [0, 1].map(|_| Tensor::new(parts_of_grid as usize * case.columns, 0, || f32::NAN));
+    let teams = (case.rows as u32).div_ceil(key.teams(case.threads)).min(2);
+    let count = match key.sharing {
+        Sharing::ByColumn => teams,
+        Sharing::ByRun => (case.rows / case.sets) as u32,
+    };
+    let mut parts = [0, 1].map(|_| Tensor::new(count as usize * case.parameters(), 0, || f32::NAN));
     let [weight_parts, bias_parts] = &mut parts;
     let mut buffers = Buffers::new();
     let dx = buffers.writable("dx", output.dx.get_mut());
@@ -190,7 +217,9 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
             weight,
             bias,
             as_data: case.narrow.into(),
-            ..Affine::NONE
+            run: (case.columns / case.runs) as u64,
+            sets: case.sets as u32,
+            runs: case.runs as u32,
         },
         mean: if key.op == Op::Layer {
             buffers.read_only("mean", &input.mean)
@@ -211,7 +240,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         activation: case.activation.into(),
         slots: case.slots,
     };
-    let launch = Launch::new(parts_of_grid * case.cluster, case.threads)
+    let launch = Launch::new(teams * case.cluster, case.threads)
         .cluster(case.cluster)
         .shared_bytes(key.shared_bytes(case.threads, case.slots))
         .seed(case.seed);
@@ -219,7 +248,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
     let report = launch.run(&buffers, || unsafe { (case.kernel.run)(&args) });
     report.unwrap_or_else(|fault| panic!("{}: {fault}", case.kernel.name));
     drop(buffers);
-    add_up(case, parts_of_grid, &parts, &mut output.gradients);
+    add_up(case, count, &parts, &mut output.gradients);
     output
 }
 
@@ -233,7 +262,7 @@ fn add_up<T: Data>(case: &Case<T>, count: u32, parts: &[Tensor<f32>; 2], gradien
         dweight: buffers.writable("dweight", dweight).cast(),
         dbias: buffers.writable("dbias", dbias).cast(),
         parts: count.into(),
-        columns: case.columns as u64,
+        columns: case.parameters() as u64,
         as_data: 0,
         of: std::marker::PhantomData,
     };

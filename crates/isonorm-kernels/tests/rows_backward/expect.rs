@@ -8,8 +8,12 @@ use crate::case::{Case, Tensor, input, run};
 
 pub const F32_UNIT: f64 = f32::EPSILON as f64 / 2.0;
 
-/// A sum over a row, of up to 16 numbers a thread and a tree of 10 levels, or over rows, of which there are fewer.
-const SUM: f64 = 32.0 * F32_UNIT;
+/// How far a sum over a row may be off, of a thread's numbers and a tree of some levels, or one over rows, of which there are fewer.
+fn sum_of<T: Data>(case: &Case<T>) -> f64 {
+    let key = &case.kernel.key;
+    let numbers = key.accesses * key.access_elements(size_of::<T>() as u32);
+    f64::from(numbers + 16) * F32_UNIT
+}
 
 /// x̂, g, the weight, and how far g may be off.
 type Element = (f64, f64, f64, f64);
@@ -20,13 +24,14 @@ pub fn check<T: Data>(case: &Case<T>, unit: f64) {
     let output = run(case, &input);
     let (columns, op) = (case.columns, case.kernel.key.op);
     let number = |tensor: &Tensor<T>, i: usize| f64::from(tensor.get()[i].to_acc());
-    let mut sums = vec![[0.0; 4]; columns];
+    let sum = sum_of(case);
+    let mut sums = vec![[0.0; 4]; case.parameters()];
     for row in 0..case.rows {
         let (mean, rstd) = (f64::from(input.mean[row]), f64::from(input.rstd[row]));
         let element = |c: usize| {
             let i = row * columns + c;
             let xhat = (number(&input.x, i) - mean) * rstd;
-            let [weight, bias] = [0, 1].map(|k: usize| f64::from(input.weight[k].get()[c]));
+            let [weight, bias] = [0, 1].map(|k: usize| f64::from(input.weight[k].get()[case.parameter(row, c)]));
             let added = if case.residual { number(&input.residual, i) } else { 0.0 };
             let z = xhat * weight + bias + added;
             let dy = number(&input.dy, i);
@@ -49,10 +54,10 @@ pub fn check<T: Data>(case: &Case<T>, unit: f64) {
         let mean_of = |f: &dyn Fn(&Element) -> f64| row_of.iter().map(f).sum::<f64>() / count;
         let [mean_g, off_g] = [
             mean_of(&|e| e.1 * e.2),
-            mean_of(&|e| (e.1 * e.2).abs() * SUM + e.3 * e.2.abs()),
+            mean_of(&|e| (e.1 * e.2).abs() * sum + e.3 * e.2.abs()),
         ];
         let mean_gx = mean_of(&|e| e.1 * e.2 * e.0);
-        let off_gx = mean_of(&|e| ((e.1 * e.2 * e.0).abs() * SUM) + e.3 * (e.2 * e.0).abs());
+        let off_gx = mean_of(&|e| ((e.1 * e.2 * e.0).abs() * sum) + e.3 * (e.2 * e.0).abs());
         let mean_g = if op == Op::Layer { mean_g } else { 0.0 };
         for (c, &(xhat, g, weight, off)) in row_of.iter().enumerate() {
             let i = row * columns + c;
@@ -73,9 +78,10 @@ pub fn check<T: Data>(case: &Case<T>, unit: f64) {
                 let got = number(&output.dresidual, i);
                 close(case, "dresidual", got, g, off + unit * g.abs() + smallest);
             }
-            let [of_weight, magnitude, of_bias, offs] = sums[c];
+            let parameter = case.parameter(row, c);
+            let [of_weight, magnitude, of_bias, offs] = sums[parameter];
             let slack = (1.0 + xhat.abs()) * (off + 8.0 * F32_UNIT * g.abs());
-            sums[c] = [
+            sums[parameter] = [
                 of_weight + g * xhat,
                 magnitude + g.abs() * (1.0 + xhat.abs()),
                 of_bias + g,
@@ -84,7 +90,7 @@ pub fn check<T: Data>(case: &Case<T>, unit: f64) {
         }
     }
     for (c, &[of_weight, magnitude, of_bias, slack]) in sums.iter().enumerate() {
-        let off = SUM * magnitude + slack;
+        let off = sum * magnitude + slack;
         close(case, "dweight", output.gradients[0][c].into(), of_weight, off);
         close(case, "dbias", output.gradients[1][c].into(), of_bias, off);
     }

@@ -7,6 +7,7 @@ use isonorm_kernels::rows::Data;
 use isonorm_kernels::rows::backward::Args;
 use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::{Kernel, backward_kernels};
+use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_math::{Activation, Bf16, F16};
 
@@ -17,6 +18,10 @@ fn lengths<T: Data>(kernel: &Kernel<Args<T>>, threads: u32) -> Vec<usize> {
     let shape = (threads, cluster(&kernel.key));
     let fits = |columns: &usize| kernel.key.fits(*columns as u64, shape, size_of::<T>() as u32);
     let fitting: Vec<usize> = (1..20_000).filter(fits).collect();
+    if kernel.key.sharing == Sharing::ByRun {
+        // Stretches of warps fill the row.
+        return fitting.last().copied().into_iter().collect();
+    }
     let mut some = vec![fitting[0], fitting[fitting.len() / 2], fitting[fitting.len() - 1]];
     some.dedup();
     some
@@ -53,6 +58,21 @@ fn every_kernel_f16() {
 #[test]
 fn every_kernel_bf16() {
     every_kernel::<Bf16>(1.0 / 256.0);
+}
+
+#[test]
+fn runs_of_one_warp_or_of_several() {
+    let by_run = |kernel: &Kernel<Args<f32>>| kernel.key.sharing == Sharing::ByRun;
+    for kernel in backward_kernels::<f32>().into_iter().filter(by_run) {
+        let columns = lengths(&kernel, 192)[0];
+        for runs in [1, 2, 3, 4, 6, 12] {
+            for (rows, sets) in [(5, 1), (8, 4)] {
+                let mut case = Case::new(kernel, 192, columns);
+                (case.runs, case.rows, case.sets) = (runs, rows, sets);
+                check(&case, F32_UNIT);
+            }
+        }
+    }
 }
 
 #[test]

@@ -11,13 +11,13 @@ impl Vectors {
     /// Rounds a strip, which is in registers, to the type that a tensor stores. In a kernel that says so by
     /// [`Kernel::STORES_16_BITS`].
     #[inline(always)]
-    pub(super) fn store<T: Element>(self, from: &[T::Acc; STRIP], to: &mut [T; STRIP]) {
+    pub(super) fn round_strip<T: Element>(self, from: &[T::Acc; STRIP], to: &mut [T; STRIP]) {
         if let Some(to) = same_mut::<T, T::Acc>(to) {
             to.copy_from_slice(from);
             return;
         }
         #[cfg(target_arch = "x86_64")]
-        if x86::store(self, from, to) {
+        if x86::round_strip(self, from, to) {
             return;
         }
         for i in 0..STRIP {
@@ -92,7 +92,7 @@ mod x86 {
 
     /// Rounds a strip, if there are instructions for it. Kernels that are compiled for them have these functions inlined.
     #[inline(always)]
-    pub(super) fn store<T: Element>(vectors: Vectors, from: &[T::Acc; STRIP], to: &mut [T; STRIP]) -> bool {
+    pub(super) fn round_strip<T: Element>(vectors: Vectors, from: &[T::Acc; STRIP], to: &mut [T; STRIP]) -> bool {
         let Some(from) = same(from).and_then(<[f32]>::first_chunk) else {
             return false;
         };
@@ -227,7 +227,7 @@ mod tests {
                     let (strips, _) = numbers.as_chunks::<STRIP>();
                     for (strip, want) in strips.iter().zip(want.chunks(STRIP)) {
                         let mut got = [T::default(); STRIP];
-                        isa.vectors().store(strip, &mut got);
+                        isa.vectors().round_strip(strip, &mut got);
                         assert_eq!(got, want, "{isa}, {strip:?}");
                     }
                 }

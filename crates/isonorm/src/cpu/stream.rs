@@ -3,10 +3,62 @@
 
 use isonorm_math::Element;
 
+use super::elementwise::STRIP;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::isa::Isa;
 use super::isa::Vectors;
 use super::memory::LINE_BYTES;
+
+/// How results that are in registers are stored.
+#[derive(Clone, Copy)]
+pub(super) struct Stores {
+    pub(super) vectors: Vectors,
+    /// Whether strips go past the caches. Call [`fence`] before another thread may read them.
+    pub(super) past_caches: bool,
+}
+
+impl Vectors {
+    /// Rounds a strip, which is in registers, to the type that a tensor stores, as [`Vectors::round_strip`] does; with `PAST_CACHES` it
+    /// begins on a line. Loops are compiled for either: a branch each strip would cost a tenth of them.
+    #[inline(always)]
+    pub(super) fn store<T: Element, const PAST_CACHES: bool>(self, from: &[T::Acc; STRIP], to: &mut [T; STRIP]) {
+        const { assert!((STRIP * size_of::<T>()).is_multiple_of(LINE_BYTES)) };
+        if PAST_CACHES {
+            let mut strip = [T::default(); STRIP];
+            self.round_strip(from, &mut strip);
+            stream_strip(&strip, to);
+        } else {
+            self.round_strip(from, to);
+        }
+    }
+}
+
+/// Copies a strip, which is in registers, past the caches. By stores that every processor of this architecture has: wider ones
+/// save instructions where memory is what is waited for.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[inline(always)]
+fn stream_strip<T: Element>(from: &[T; STRIP], to: &mut [T; STRIP]) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+
+    assert!(to.as_ptr().addr().is_multiple_of(size_of::<__m128i>()));
+    for at in (0..size_of_val(from)).step_by(size_of::<__m128i>()) {
+        // SAFETY: SSE2 is part of x86-64; both have as many bytes, a multiple of the vector's, and the destination is aligned
+        // (just checked).
+        unsafe {
+            _mm_stream_si128(
+                to.as_mut_ptr().byte_add(at).cast(),
+                _mm_loadu_si128(from.as_ptr().byte_add(at).cast()),
+            );
+        }
+    }
+}
+
+/// Copies a strip. (Miri knows no non-temporal stores.)
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[inline(always)]
+fn stream_strip<T: Element>(from: &[T; STRIP], to: &mut [T; STRIP]) {
+    *to = *from;
+}
 
 impl Vectors {
     /// Copies a local buffer to its destination by non-temporal stores where there are such. Call [`fence`] before another

@@ -7,6 +7,7 @@ use crate::rows::access::{Access, Data, Span, width};
 use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::forward::Spec;
 use crate::rows::lanes::unrolled;
+use crate::rows::parameters::{Map, Sharing};
 use crate::rows::ring::Ring;
 use crate::rows::team::{Owner, Owns, Team};
 use crate::simt;
@@ -43,9 +44,13 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     #[inline(always)]
     pub(super) fn new(args: &'a Args<T>, team: &S::Team) -> Self {
         let width = width::<T, S::Access>();
+        let columns = args.columns as u32;
         Self {
             args,
-            span: Span::new(team.rank(), team.threads(), width, args.columns as u32),
+            span: match S::Map::SHARING {
+                Sharing::ByColumn => Span::new(team.rank(), team.threads(), width, columns),
+                Sharing::ByRun => Span::of_stretches(team.rank(), V as u32, width, columns),
+            },
             zero: match S::Team::OWNER {
                 // Threads of a block have rows of their own.
                 Owner::Lanes(_) => 0,

@@ -11,8 +11,10 @@
 //! With [`Spec::AHEAD`], x and dy of the rows that come next are on their way to shared memory.
 //!
 //! The gradients of weight and bias are sums over rows: a team adds up its own in registers, a block those of its teams, and
-//! [`gather`](super::gather) those of blocks, or clusters, in a fixed order.
+//! [`gather`](super::gather) those of blocks, or clusters, in a fixed order. Where runs of columns share a weight and bias, see
+//! [`by_run`].
 
+pub mod by_run;
 mod held;
 mod sums;
 
@@ -58,9 +60,10 @@ pub struct Args<T> {
     pub mean: *const f32,
     /// `[rows]`, as the forward pass saved it.
     pub rstd: *const f32,
-    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go; or null.
+    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go, or, by run, `[rows, runs]`;
+    /// or null.
     pub dweight: *mut f32,
-    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the bias's gradient go; or null.
+    /// The same of the bias's gradient; or null.
     pub dbias: *mut f32,
     /// How many rows.
     pub rows: u64,
@@ -93,45 +96,107 @@ pub struct Args<T> {
 pub unsafe fn backward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<T>) {
     let mut team = S::Team::new();
     let walk = Walk::<T, S, V>::new(args, &team);
-    let (mut first_row, step) = (team.first_row(), team.row_step());
-    let own_row = u64::from(team.own_row());
     // SAFETY: the caller's.
-    let parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span, false) };
-    let mut sums = Sums::zero();
-    // SAFETY: the caller's.
-    let mut ahead = unsafe { walk.normalizer(first_row + own_row) };
-    let mut ring = Ring::new(S::Team::SHARED_BYTES, S::Epilogue::CLASS.tensors(), args.slots);
-    let behind = ring.behind();
-    if S::AHEAD {
-        let mut rows = 0;
-        while rows < behind {
-            // SAFETY: the caller's.
-            unsafe { walk.fetch(&ring, first_row + own_row + u64::from(rows) * step, rows) };
-            rows += 1;
-        }
+    unsafe {
+        let mut columns = ByColumns::<T, S, V> {
+            parameters: ParametersOf::<T, S, V>::new(&args.affine, walk.span, false),
+            sums: Sums::zero(),
+        };
+        walk.each_row(&mut team, &mut columns);
+        walk.leave(&team, &columns.sums);
     }
-    while first_row < args.rows {
-        // Opaque as in the forward pass.
-        let row = simt::opaque_64(first_row) + own_row;
-        first_row = simt::opaque_64(first_row) + step;
-        let normalizer = ahead;
+}
+
+/// What is done with rows, besides loading them.
+trait Work<T: Data, S: Spec<Team: Team>, const V: usize> {
+    /// Starts to load what depends on the row, which may not exist; the row is on its way.
+    unsafe fn fetch(&mut self, walk: &Walk<'_, T, S, V>, row: u64);
+
+    /// All that is done with a row; every thread of the team takes part.
+    unsafe fn row(
+        &mut self,
+        walk: &Walk<'_, T, S, V>,
+        team: &mut S::Team,
+        of_row: (u64, &Loaded<T, S::Access, V>, Normalizer<f32>),
+    );
+}
+
+/// A parameter each column: its gradient is a sum over rows, which threads keep in registers.
+struct ByColumns<T: Data, S: Spec, const V: usize> {
+    parameters: ParametersOf<T, S, V>,
+    sums: Sums<Numbers<T, S>, V>,
+}
+
+impl<T: Data, S: Spec<Team: Team>, const V: usize> Work<T, S, V> for ByColumns<T, S, V> {
+    #[inline(always)]
+    unsafe fn fetch(&mut self, _walk: &Walk<'_, T, S, V>, _row: u64) {}
+
+    #[inline(always)]
+    unsafe fn row(
+        &mut self,
+        walk: &Walk<'_, T, S, V>,
+        team: &mut S::Team,
+        (row, loaded, normalizer): (u64, &Loaded<T, S::Access, V>, Normalizer<f32>),
+    ) {
+        let parameters = &self.parameters;
+        let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
         // SAFETY: the caller's.
-        unsafe {
-            ahead = walk.normalizer(first_row + own_row);
-            let loaded = if S::AHEAD {
-                walk.fetch(&ring, row + u64::from(behind) * step, ring.slot(behind));
-                walk.arrived(&mut ring, row)
-            } else {
-                walk.load(row)
-            };
-            walk.row(&mut team, &parameters, &mut sums, (row, &loaded, normalizer));
+        let behind_activation = unsafe { walk.behind_activation(loaded, parameters, xhat) };
+        // Without an activation unpacked again wherever it is needed, so that it takes no registers in between.
+        let g = |v: usize| match S::Epilogue::CLASS {
+            Class::Plain => S::Access::unpack::<T>(loaded.dy[v]),
+            Class::Piecewise | Class::Any => behind_activation[v],
+        };
+        // SAFETY: the caller's.
+        let own = unsafe { walk.add(parameters, &mut self.sums, xhat, g) };
+        let coefficients = walk.coefficients(team.sum_pair(own));
+        if row < walk.args.rows {
+            // SAFETY: the caller's.
+            unsafe { walk.finish(parameters, xhat, g, normalizer.rstd, coefficients, row) };
         }
     }
-    // SAFETY: the caller's.
-    unsafe { walk.leave(&team, &sums) };
 }
 
 impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
+    /// Goes over the team's rows.
+    #[inline(always)]
+    unsafe fn each_row(&self, team: &mut S::Team, work: &mut impl Work<T, S, V>) {
+        let args = self.args;
+        let (mut first_row, step) = (team.first_row(), team.row_step());
+        let own_row = u64::from(team.own_row());
+        // SAFETY: the caller's.
+        let mut ahead = unsafe { self.normalizer(first_row + own_row) };
+        let mut ring = Ring::new(S::Team::SHARED_BYTES, S::Epilogue::CLASS.tensors(), args.slots);
+        let behind = ring.behind();
+        if S::AHEAD {
+            let mut rows = 0;
+            while rows < behind {
+                // SAFETY: the caller's.
+                unsafe { self.fetch(&ring, first_row + own_row + u64::from(rows) * step, rows) };
+                rows += 1;
+            }
+        }
+        while first_row < args.rows {
+            // Opaque as in the forward pass.
+            let row = simt::opaque_64(first_row) + own_row;
+            first_row = simt::opaque_64(first_row) + step;
+            let normalizer = ahead;
+            // SAFETY: the caller's.
+            unsafe {
+                ahead = self.normalizer(first_row + own_row);
+                let loaded = if S::AHEAD {
+                    self.fetch(&ring, row + u64::from(behind) * step, ring.slot(behind));
+                    work.fetch(self, row);
+                    self.arrived(&mut ring, row)
+                } else {
+                    work.fetch(self, row);
+                    self.load(row)
+                };
+                work.row(self, team, (row, &loaded, normalizer));
+            }
+        }
+    }
+
     /// What normalized the row.
     #[inline(always)]
     unsafe fn normalizer(&self, row: u64) -> Normalizer<f32> {
@@ -152,32 +217,6 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
             }
         }
         normalizer
-    }
-
-    /// All that is done with a row; every thread of the team takes part.
-    #[inline(always)]
-    unsafe fn row(
-        &self,
-        team: &mut S::Team,
-        parameters: &ParametersOf<T, S, V>,
-        sums: &mut Sums<Numbers<T, S>, V>,
-        (row, loaded, normalizer): (u64, &Loaded<T, S::Access, V>, Normalizer<f32>),
-    ) {
-        let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
-        // SAFETY: the caller's.
-        let behind_activation = unsafe { self.behind_activation(loaded, parameters, xhat) };
-        // Without an activation unpacked again wherever it is needed, so that it takes no registers in between.
-        let g = |v: usize| match S::Epilogue::CLASS {
-            Class::Plain => S::Access::unpack::<T>(loaded.dy[v]),
-            Class::Piecewise | Class::Any => behind_activation[v],
-        };
-        // SAFETY: the caller's.
-        let own = unsafe { self.add(parameters, sums, xhat, g) };
-        let coefficients = self.coefficients(team.sum_pair(own));
-        if row < self.args.rows {
-            // SAFETY: the caller's.
-            unsafe { self.finish(parameters, xhat, g, normalizer.rstd, coefficients, row) };
-        }
     }
 
     /// Adds the thread's part of a row to the gradients of weight and bias; its sums of g · weight and of g · weight · x̂.
@@ -224,7 +263,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
 
     /// Weight and bias of part `v`.
     #[inline(always)]
-    unsafe fn parameters(&self, parameters: &ParametersOf<T, S, V>, v: usize) -> [Numbers<T, S>; 2] {
+    unsafe fn parameters(&self, parameters: &impl Parameters<T, S::Access, V>, v: usize) -> [Numbers<T, S>; 2] {
         // SAFETY: the caller's, for a part that the row has.
         unsafe {
             if self.args.affine.is_narrow::<T>() {
@@ -237,7 +276,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
 
     /// The weight of part `v`.
     #[inline(always)]
-    unsafe fn weight(&self, parameters: &ParametersOf<T, S, V>, v: usize) -> Numbers<T, S> {
+    unsafe fn weight(&self, parameters: &impl Parameters<T, S::Access, V>, v: usize) -> Numbers<T, S> {
         // SAFETY: the caller's, for a part that the row has.
         unsafe {
             if self.args.affine.is_narrow::<T>() {
@@ -253,7 +292,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     unsafe fn behind_activation(
         &self,
         loaded: &Loaded<T, S::Access, V>,
-        parameters: &ParametersOf<T, S, V>,
+        parameters: &impl Parameters<T, S::Access, V>,
         xhat: impl Fn(usize) -> Numbers<T, S>,
     ) -> [Numbers<T, S>; V] {
         let mut g = [Numbers::<T, S>::splat(0.0); V];
@@ -280,7 +319,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     #[inline(always)]
     unsafe fn finish(
         &self,
-        parameters: &ParametersOf<T, S, V>,
+        parameters: &impl Parameters<T, S::Access, V>,
         xhat: impl Fn(usize) -> Numbers<T, S>,
         g: impl Fn(usize) -> Numbers<T, S>,
         rstd: f32,

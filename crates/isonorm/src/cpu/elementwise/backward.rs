@@ -2,8 +2,8 @@ use isonorm_math::activation::{Identity, Relu};
 use isonorm_math::{Activation, Element, Normalizer, Pointwise, Real};
 
 use super::input_gradient::Results;
-use super::output::{Output, OutputSpace, Route};
-use super::{AffineMap, CHUNK, Chunks, Coefficient, Deactivate, Dest, Each, NoResidual, Residual, Source};
+use super::output::{Output, Route, Staging};
+use super::{AffineMap, CHUNK, Chunks, Coefficient, Deactivate, Dest, Each, NoResidual, Residual, STRIP, Source};
 use crate::cpu::isa::Vectors;
 use crate::cpu::lookahead::Lookahead;
 
@@ -165,8 +165,8 @@ pub(in crate::cpu) struct BackwardSpace<T: Element> {
     xhat: [T::Acc; CHUNK],
     g: [T::Acc; CHUNK],
     z: [T::Acc; CHUNK],
-    dx: OutputSpace<T>,
-    dresidual: OutputSpace<T>,
+    dx: Staging<T>,
+    dresidual: Staging<T>,
 }
 
 impl<T: Element> BackwardSpace<T> {
@@ -177,8 +177,8 @@ impl<T: Element> BackwardSpace<T> {
             xhat: zeros,
             g: zeros,
             z: zeros,
-            dx: OutputSpace::new(),
-            dresidual: OutputSpace::new(),
+            dx: [T::default(); CHUNK],
+            dresidual: [T::default(); CHUNK],
         }
     }
 }
@@ -268,18 +268,21 @@ impl<'a, T: Element> BackwardElements<'a, T> {
         let at = (offset, len * normalizers.len());
         let (x, dy) = (self.x.slice(at.0, at.1), self.dy.slice(at.0, at.1));
         let residual = self.residual.as_ref().map(|r| Each(r.slice(at.0, at.1)));
+        let in_strips = len.is_multiple_of(STRIP) || normalizers.len() == 1;
         let mut dx = match &self.dx {
-            Some(to) if writes => Some(Output::new(to, self.route, at, dx)),
+            Some(to) if writes => Some(Output::new(to, self.route, at, in_strips, dx)),
             _ => None,
         };
         let mut dresidual = match &self.dresidual {
-            Some(to) if writes => Some(Output::new(to, self.route, at, dresidual)),
+            Some(to) if writes => Some(Output::new(to, self.route, at, in_strips, dresidual)),
             _ => None,
         };
-        // SAFETY: this function's contract; in place the route is another than straight.
-        let to_dx = dx.as_mut().map(|dx| unsafe { dx.rounded() });
-        // SAFETY: as above.
-        let to_dresidual = dresidual.as_mut().map(|dresidual| unsafe { dresidual.rounded() });
+        // SAFETY: this function's contract; in place the route is neither straight nor past the caches.
+        let to_dx = dx.as_mut().map(|dx| (dx.stores(self.vectors), unsafe { dx.rounded() }));
+        let to_dresidual = dresidual
+            .as_mut()
+            // SAFETY: as above.
+            .map(|dresidual| (dresidual.stores(self.vectors), unsafe { dresidual.rounded() }));
         let third = self.residual.as_ref().or(self.dstream.as_ref());
         let inputs = [Some(&self.x), Some(&self.dy), third];
         let ahead = Lookahead::new(inputs, at.0, self.lookahead);
@@ -287,7 +290,6 @@ impl<'a, T: Element> BackwardElements<'a, T> {
             dx: to_dx,
             dstream: self.dstream.as_ref().map(|dstream| dstream.slice(at.0, at.1)),
             dresidual: to_dresidual,
-            vectors: self.vectors,
             ahead,
         };
         macro_rules! computed {

@@ -143,45 +143,57 @@ impl<'a, T: Element> ForwardElements<'a, T> {
     unsafe fn fill<M: Map<T::Acc>>(&self, at: (usize, usize), map: M, space: &mut OutputSpace<T>) {
         let x = self.x.slice(at.0, at.1);
         let residual = self.residual.as_ref().map(|r| Each(r.slice(at.0, at.1)));
-        let mut y = Output::new(&self.y, self.route, at, space);
+        let OutputSpace { computed, staging } = space;
         let in_stages = !matches!(self.activation, Activation::Identity | Activation::Relu);
-        if rounds::<T>() && !in_stages {
-            // SAFETY: this function's contract; in place the route is another than straight.
-            self.map(map, x, residual, unsafe { y.rounded() });
+        let mut y = Output::new(&self.y, self.route, at, !in_stages && map.in_strips(), staging);
+        if !in_stages {
+            let past_caches = y.is_past_caches();
+            // SAFETY: this function's contract; in place the route is neither straight nor past the caches.
+            let to = unsafe { y.rounded() };
+            if past_caches {
+                self.map::<_, _, true>(map, x, residual, to);
+            } else {
+                self.map::<_, _, false>(map, x, residual, to);
+            }
             // SAFETY: this function's contract; no borrow of these elements is used any more.
             return unsafe { y.finish_rounded(self.vectors) };
         }
         // SAFETY: as above.
-        let to = unsafe { y.place() };
-        self.map(map, x, residual, to);
-        if in_stages {
-            let activation = self.activation;
-            self.vectors.run(Activate { activation, z: to });
-        }
+        let to = unsafe { y.place(computed) };
+        self.map::<_, _, false>(map, x, residual, to);
+        let activation = self.activation;
+        self.vectors.run(Activate { activation, z: to });
         // SAFETY: as above.
-        unsafe { y.finish(self.vectors) };
+        unsafe { y.finish(computed, self.vectors) };
     }
 
-    /// `to = act(x̂·weight + bias + residual)` for ReLU; otherwise what `act` is yet to be applied to.
+    /// `to = act(x̂·weight + bias + residual)` for ReLU; otherwise what `act` is yet to be applied to. `PAST_CACHES` as in
+    /// [`Vectors::store`].
     #[inline(always)]
-    fn map<M, O>(&self, map: M, x: &[T], residual: Option<Each<'_, T>>, to: &mut [O])
+    fn map<M, O, const PAST_CACHES: bool>(&self, map: M, x: &[T], residual: Option<Each<'_, T>>, to: &mut [O])
     where
         M: Map<T::Acc>,
         O: Element<Acc = T::Acc>,
     {
         match (self.activation, residual) {
-            (Activation::Relu, None) => map.run(x, (NoResidual, Relu), to, self.vectors),
-            (Activation::Relu, Some(residual)) => map.run(x, (residual, Relu), to, self.vectors),
-            (_, None) => map.run(x, (NoResidual, Identity), to, self.vectors),
-            (_, Some(residual)) => map.run(x, (residual, Identity), to, self.vectors),
+            (Activation::Relu, None) => map.run::<_, _, _, _, PAST_CACHES>(x, (NoResidual, Relu), to, self.vectors),
+            (Activation::Relu, Some(residual)) => {
+                map.run::<_, _, _, _, PAST_CACHES>(x, (residual, Relu), to, self.vectors)
+            }
+            (_, None) => map.run::<_, _, _, _, PAST_CACHES>(x, (NoResidual, Identity), to, self.vectors),
+            (_, Some(residual)) => map.run::<_, _, _, _, PAST_CACHES>(x, (residual, Identity), to, self.vectors),
         }
     }
 }
 
 /// How a chunk is walked. Compiled for each kind of residual, activation and result.
 trait Map<A: Real>: Copy {
+    /// Whether all but the last elements may be stored by strips that begin where the chunk does: past the caches, that saves a
+    /// buffer for long rows; short ones it delays.
+    fn in_strips(&self) -> bool;
+
     /// `to = act(x̂·weight + bias + residual)`.
-    fn run<T, R, P, O>(self, x: &[T], then: (R, P), to: &mut [O], vectors: Vectors)
+    fn run<T, R, P, O, const PAST_CACHES: bool>(self, x: &[T], then: (R, P), to: &mut [O], vectors: Vectors)
     where
         T: Element<Acc = A>,
         R: Residual<A>,
@@ -206,8 +218,18 @@ where
     W: Coefficient<AffineMap<A>>,
 {
     #[inline(always)]
-    fn run<T, R, P, O>(self, x: &[T], (residual, activation): (R, P), to: &mut [O], vectors: Vectors)
-    where
+    fn in_strips(&self) -> bool {
+        self.normalizers.len() == 1
+    }
+
+    #[inline(always)]
+    fn run<T, R, P, O, const PAST_CACHES: bool>(
+        self,
+        x: &[T],
+        (residual, activation): (R, P),
+        to: &mut [O],
+        vectors: Vectors,
+    ) where
         T: Element<Acc = A>,
         R: Residual<A>,
         P: Pointwise,
@@ -228,7 +250,7 @@ where
                     residual.part(start, len),
                 );
                 let coefficients = (n.part(start, len), self.a.part(start, len));
-                step(x, coefficients, (residual, activation), to, vectors);
+                step::<_, _, _, _, _, _, PAST_CACHES>(x, coefficients, (residual, activation), to, vectors);
             }
         }
     }
@@ -236,8 +258,13 @@ where
 
 /// The part of a row between two requests.
 #[inline(always)]
-fn step<T, N, W, R, P, O>(x: &[T], (n, a): (N, W), (residual, activation): (R, P), to: &mut [O], vectors: Vectors)
-where
+fn step<T, N, W, R, P, O, const PAST_CACHES: bool>(
+    x: &[T],
+    (n, a): (N, W),
+    (residual, activation): (R, P),
+    to: &mut [O],
+    vectors: Vectors,
+) where
     T: Element,
     N: Coefficient<Normalizer<T::Acc>>,
     W: Coefficient<AffineMap<T::Acc>>,
@@ -245,8 +272,11 @@ where
     P: Pointwise,
     O: Element<Acc = T::Acc>,
 {
-    let len = to.len();
-    let strips = if rounds::<O>() { len / STRIP * STRIP } else { 0 };
+    let strips = if rounds::<O>() || PAST_CACHES {
+        to.len() / STRIP * STRIP
+    } else {
+        0
+    };
     for (strip, to) in to[..strips].as_chunks_mut().0.iter_mut().enumerate() {
         let start = strip * STRIP;
         let (x, n, a) = (&x[start..start + STRIP], n.part(start, STRIP), a.part(start, STRIP));
@@ -256,15 +286,26 @@ where
             let z = a.at(i).apply(n.at(i).apply(x[i].to_acc()));
             y[i] = activation.apply(residual.add(i, z));
         }
-        vectors.store(&y, to);
+        vectors.store::<O, PAST_CACHES>(&y, to);
     }
-    let len = len - strips;
-    let (x, to, residual) = (
-        &x[strips..][..len],
-        &mut to[strips..][..len],
-        residual.part(strips, len),
-    );
-    let (n, a) = (n.part(strips, len), a.part(strips, len));
+    let len = to.len() - strips;
+    let (n, a, residual) = (n.part(strips, len), a.part(strips, len), residual.part(strips, len));
+    elements(&x[strips..], (n, a), (residual, activation), &mut to[strips..]);
+}
+
+/// One element after the other; as the compiler vectorizes it.
+#[inline(always)]
+fn elements<T, N, W, R, P, O>(x: &[T], (n, a): (N, W), (residual, activation): (R, P), to: &mut [O])
+where
+    T: Element,
+    N: Coefficient<Normalizer<T::Acc>>,
+    W: Coefficient<AffineMap<T::Acc>>,
+    R: Residual<T::Acc>,
+    P: Pointwise,
+    O: Element<Acc = T::Acc>,
+{
+    let len = to.len();
+    let (x, n, a, residual) = (&x[..len], n.part(0, len), a.part(0, len), residual.part(0, len));
     for i in 0..len {
         let z = a.at(i).apply(n.at(i).apply(x[i].to_acc()));
         to[i] = O::from_acc(activation.apply(residual.add(i, z)));
@@ -280,12 +321,22 @@ struct Repeating<'a, A> {
 
 impl<A: Real> Map<A> for Repeating<'_, A> {
     #[inline(always)]
+    fn in_strips(&self) -> bool {
+        false
+    }
+
+    #[inline(always)]
     #[expect(
         clippy::needless_range_loop,
         reason = "an iterator would leave bounds checks in the loops"
     )]
-    fn run<T, R, P, O>(self, x: &[T], (residual, activation): (R, P), to: &mut [O], vectors: Vectors)
-    where
+    fn run<T, R, P, O, const PAST_CACHES: bool>(
+        self,
+        x: &[T],
+        (residual, activation): (R, P),
+        to: &mut [O],
+        vectors: Vectors,
+    ) where
         T: Element<Acc = A>,
         R: Residual<A>,
         P: Pointwise,
@@ -311,15 +362,10 @@ impl<A: Real> Map<A> for Repeating<'_, A> {
                     let xhat = normalized(x[lane].to_acc(), centre[lane], rstd[lane], offset[lane]);
                     y[i] = activation.apply(residual.add(lane, affine(xhat, weight[lane], bias[lane])));
                 }
-                vectors.store(&y, to);
+                vectors.store::<O, PAST_CACHES>(&y, to);
             }
         }
-        let len = rest.len();
-        let residual = residual.part(x.len() - len, len);
-        let (n, a) = (n.part(0, len), a.part(0, len));
-        for i in 0..len {
-            let z = a.at(i).apply(n.at(i).apply(rest[i].to_acc()));
-            to_rest[i] = O::from_acc(activation.apply(residual.add(i, z)));
-        }
+        let residual = residual.part(x.len() - rest.len(), rest.len());
+        elements(rest, (n, a), (residual, activation), to_rest);
     }
 }

@@ -8,14 +8,14 @@ use super::output::rounds;
 use super::{AffineMap, Coefficient, STRIP};
 use crate::cpu::isa::Vectors;
 use crate::cpu::lookahead::Lookahead;
+use crate::cpu::stream::Stores;
 
 /// Where the results of a chunk go; `None` where they are not wanted.
 pub(in crate::cpu) struct Results<'r, T> {
-    pub(super) dx: Option<&'r mut [T]>,
+    pub(super) dx: Option<(Stores, &'r mut [T])>,
     /// What is added to `dx`.
     pub(super) dstream: Option<&'r [T]>,
-    pub(super) dresidual: Option<&'r mut [T]>,
-    pub(super) vectors: Vectors,
+    pub(super) dresidual: Option<(Stores, &'r mut [T])>,
     /// What to fetch while they are computed.
     pub(super) ahead: Lookahead,
 }
@@ -39,16 +39,16 @@ impl<N: Copy, W: Copy, M: Copy> InputGradient<N, W, M> {
         W: Coefficient<AffineMap<T::Acc>>,
         M: Coefficient<BackwardCoefficients<T::Acc>>,
     {
-        if let Some(to) = results.dresidual {
-            write_dresidual(gradient, to, results.vectors);
+        if let Some((stores, to)) = results.dresidual {
+            write_dresidual(gradient, to, stores);
         }
-        if let Some(to) = results.dx {
-            self.write_dx(gradient, (to, results.dstream), results.vectors, results.ahead);
+        if let Some((stores, to)) = results.dx {
+            self.write_dx(gradient, (to, results.dstream), stores, results.ahead);
         }
     }
 
     #[inline(always)]
-    fn write_dx<T, G>(self, gradient: G, (to, plus): (&mut [T], Option<&[T]>), vectors: Vectors, ahead: Lookahead)
+    fn write_dx<T, G>(self, gradient: G, (to, plus): (&mut [T], Option<&[T]>), stores: Stores, ahead: Lookahead)
     where
         T: Element,
         G: Gradient<T::Acc>,
@@ -65,16 +65,16 @@ impl<N: Copy, W: Copy, M: Copy> InputGradient<N, W, M> {
                 means: self.means.part(start, len),
             };
             match plus {
-                None => fill(to, vectors, dx),
-                Some(plus) => fill(to, vectors, Sum { dx, plus }),
+                None => fill(to, stores, dx),
+                Some(plus) => fill(to, stores, Sum { dx, plus }),
             }
         }
     }
 }
 
 #[inline(always)]
-fn write_dresidual<T: Element, G: Gradient<T::Acc>>(gradient: G, to: &mut [T], vectors: Vectors) {
-    fill(to, vectors, OfResidual(gradient));
+fn write_dresidual<T: Element, G: Gradient<T::Acc>>(gradient: G, to: &mut [T], stores: Stores) {
+    fill(to, stores, OfResidual(gradient));
 }
 
 /// A number for each element of a stretch.
@@ -91,21 +91,36 @@ trait Numbers<A>: Copy {
     clippy::needless_range_loop,
     reason = "an iterator would leave bounds checks in the loops"
 )]
-fn fill<T: Element>(to: &mut [T], vectors: Vectors, numbers: impl Numbers<T::Acc>) {
-    let strips = if rounds::<T>() { to.len() / STRIP * STRIP } else { 0 };
+fn fill<T: Element>(to: &mut [T], stores: Stores, numbers: impl Numbers<T::Acc>) {
+    let past_caches = !rounds::<T>() && stores.past_caches;
+    let strips = if rounds::<T>() || past_caches {
+        to.len() / STRIP * STRIP
+    } else {
+        0
+    };
     let (whole, rest) = to.split_at_mut(strips);
-    for (strip, to) in whole.as_chunks_mut().0.iter_mut().enumerate() {
-        let numbers = numbers.part(strip * STRIP, STRIP);
-        let mut values = [T::Acc::ZERO; STRIP];
-        for i in 0..STRIP {
-            values[i] = numbers.at(i);
-        }
-        vectors.store(&values, to);
+    if past_caches {
+        fill_strips::<_, _, true>(whole, stores.vectors, numbers);
+    } else {
+        fill_strips::<_, _, false>(whole, stores.vectors, numbers);
     }
     let len = rest.len();
     let numbers = numbers.part(strips, len);
     for i in 0..len {
         rest[i] = T::from_acc(numbers.at(i));
+    }
+}
+
+/// Strips of it.
+#[inline(always)]
+fn fill_strips<T: Element, N: Numbers<T::Acc>, const PAST_CACHES: bool>(to: &mut [T], vectors: Vectors, numbers: N) {
+    for (strip, to) in to.as_chunks_mut().0.iter_mut().enumerate() {
+        let numbers = numbers.part(strip * STRIP, STRIP);
+        let mut values = [T::Acc::ZERO; STRIP];
+        for (i, value) in values.iter_mut().enumerate() {
+            *value = numbers.at(i);
+        }
+        vectors.store::<_, PAST_CACHES>(&values, to);
     }
 }
 
@@ -195,19 +210,19 @@ impl<T: Element> Results<'_, T> {
         W: Coefficient<AffineMap<T::Acc>>,
         M: Coefficient<BackwardCoefficients<T::Acc>>,
     {
-        if let Some(to) = self.dresidual {
+        if let Some((stores, to)) = self.dresidual {
             for row in 0..gradients.rows() {
-                write_dresidual(gradients.row(row), &mut to[row * len..][..len], self.vectors);
+                write_dresidual(gradients.row(row), &mut to[row * len..][..len], stores);
             }
         }
-        if let Some(to) = self.dx {
+        if let Some((stores, to)) = self.dx {
             for row in 0..gradients.rows() {
                 let start = row * len;
                 let to = (
                     &mut to[start..start + len],
                     self.dstream.map(|plus| &plus[start..start + len]),
                 );
-                with(row).write_dx(gradients.row(row), to, self.vectors, self.ahead.row(row, len));
+                with(row).write_dx(gradients.row(row), to, stores, self.ahead.row(row, len));
             }
         }
     }

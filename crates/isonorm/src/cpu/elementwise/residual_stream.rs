@@ -43,14 +43,15 @@ impl<'a, T: Element> ResidualStream<'a, T> {
         for (start, len) in Chunks::new(len, 0) {
             let at = (offset + start, len);
             let (x, residual) = (self.x.slice(at.0, len), self.residual.slice(at.0, len));
-            let mut stream = Output::new(&self.to, self.route, at, space);
+            let OutputSpace { computed, staging } = &mut *space;
+            let mut stream = Output::new(&self.to, self.route, at, false, staging);
             // SAFETY: this function's contract; in place the route is another than straight.
-            let to = &mut unsafe { stream.place() }[..len];
+            let to = &mut unsafe { stream.place(computed) }[..len];
             for i in 0..len {
                 to[i] = x[i].to_acc() + residual[i].to_acc();
             }
             // SAFETY: this function's contract; no borrow of these elements is used any more.
-            unsafe { stream.finish(self.vectors) };
+            unsafe { stream.finish(computed, self.vectors) };
         }
     }
 }

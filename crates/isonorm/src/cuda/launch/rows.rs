@@ -158,7 +158,6 @@ unsafe fn backward_of<T: Data>(
     workspace: usize,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
-    debug_assert_eq!(rows.parameters.sharing, Sharing::ByColumn);
     let stride = rows.columns;
     let sums = |gradient: usize, offset: usize| match gradient {
         0 => ptr::null_mut(),
@@ -197,7 +196,7 @@ unsafe fn backward_of<T: Data>(
         gather_of::<T>(
             planned,
             p,
-            (parts, rows.parts, rows.columns),
+            (parts, rows.parts, rows.gradients),
             rows.parameters.as_data,
             launcher,
         )

@@ -85,7 +85,7 @@ pub(super) const FORWARD: Registers = Registers {
 };
 
 const BACKWARD_BLOCKS: Blocks = Blocks {
-    shapes: &[(2, 64..=512), (1, 64..=128)],
+    shapes: &[(2, 64..=512)],
     most_bytes: 16 << 10,
 };
 
@@ -103,6 +103,13 @@ pub(super) const BACKWARD: Registers = Registers {
     lanes_accesses: 96,
     waves: 1,
     least_rows: 2,
+};
+
+/// The backward pass, where runs of columns share a weight and bias.
+pub(super) const BACKWARD_RUNS: Registers = Registers {
+    blocks: &[(4, 128..=256), (4, 128..=512)],
+    least_rows: 1,
+    ..BACKWARD
 };
 
 /// Kernels of rows that are longer than registers.

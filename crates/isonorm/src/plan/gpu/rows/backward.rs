@@ -2,9 +2,10 @@
 
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::gather;
+use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::simt::WARP;
 
-use super::super::tuning::{self, GATHER_PARTS, MOST_GATHER_WARPS};
+use super::super::tuning::{self, GATHER_PARTS, MOST_GATHER_WARPS, Registers};
 use super::registers::{Choice, by_block, by_blocks, by_lanes, kernel, slots, teams};
 use super::{Backward, Kernel, MOST_BLOCKS, Rows, Schedule, Work};
 use crate::DType;
@@ -13,29 +14,43 @@ use crate::DType;
 pub(super) const REGION_BYTES: usize = 256;
 
 pub(super) fn lanes(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
-    by_lanes(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice))
+    by_lanes(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice, &tuning::BACKWARD))
 }
 
 pub(super) fn block(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
-    by_block(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice))
+    by_block(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice, &tuning::BACKWARD))
 }
 
 pub(super) fn blocks(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
-    by_blocks(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice))
+    let of = |tuning| by_blocks(rows, width, tuning).map(|choice| schedule(rows, choice, tuning));
+    match (rows.parameters.sharing, rows.has_parameters) {
+        (Sharing::ByColumn, true) => of(&tuning::BACKWARD),
+        (Sharing::ByColumn, false) => of(&tuning::BACKWARD).or_else(|_| of(&tuning::BACKWARD_RUNS)),
+        (Sharing::ByRun, _) => of(&tuning::BACKWARD_RUNS),
+    }
 }
 
-fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
-    let slots = slots(rows, choice, &tuning::BACKWARD);
-    let parts = teams(rows, choice, &tuning::BACKWARD, slots);
-    let sums_bytes = (parts * rows.columns) as usize * size_of::<f32>();
+fn schedule(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> Schedule {
+    let slots = slots(rows, choice, tuning);
+    let teams = teams(rows, choice, tuning, slots);
+    // Teams add up the gradients of columns; those of runs are left row by row.
+    let (parts, gradients) = match rows.parameters.sharing {
+        Sharing::ByColumn => (teams, rows.columns),
+        Sharing::ByRun => {
+            let sets = u64::from(rows.parameters.sets);
+            (rows.rows / sets, sets * u64::from(rows.parameters.runs))
+        }
+    };
+    let sums_bytes = (parts * gradients) as usize * size_of::<f32>();
     let sums_bytes = sums_bytes.next_multiple_of(REGION_BYTES);
-    let mut kernels = vec![kernel(rows, choice, parts, slots)];
+    let mut kernels = vec![kernel(rows, choice, teams, slots)];
     let mut schedule = Schedule {
         work: Work::Backward(Backward {
             rows: rows.rows,
             columns: rows.columns,
             parameters: rows.parameters,
             parts,
+            gradients,
             slots,
             sums_bytes,
         }),
@@ -44,7 +59,7 @@ fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
         kernels: Vec::new(),
     };
     if rows.has_parameters {
-        kernels.push(gather(rows.dtype, parts, rows.columns));
+        kernels.push(gather(rows.dtype, parts, gradients));
         schedule.workspace_bytes = 2 * sums_bytes;
         // Written and read.
         schedule.again_bytes = 2 * 2 * sums_bytes as u64;

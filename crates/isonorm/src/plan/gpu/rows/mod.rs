@@ -14,6 +14,7 @@ use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::{Key, Pass, backward_kernels, kernels, sweep_kernels};
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::statistics::Op;
+use isonorm_kernels::rows::team::Owner;
 
 use super::occupancy::blocks_per_sm;
 use super::{GpuProperties, GpuSchedule, Kernel, MOST_BLOCKS, Schedule, Work, taken};
@@ -52,8 +53,11 @@ pub(crate) struct Backward {
     pub(crate) rows: u64,
     pub(crate) columns: u64,
     pub(crate) parameters: Parameters,
-    /// Blocks of the grid, or clusters, each with sums of its own for the gradients of weight and bias.
+    /// Sums of each gradient of weight and bias that are left to be added up, one behind the other: those of blocks of the grid, or of
+    /// clusters; by run, of rows.
     pub(crate) parts: u64,
+    /// Gradients of the weight.
+    pub(crate) gradients: u64,
     /// Rows that come ahead.
     pub(crate) slots: u32,
     /// Bytes of one of these two in the workspace: the weight's first.
@@ -286,7 +290,7 @@ impl<'a> Rows<'a> {
     fn kernels(&self, width: Width) -> Vec<&'static Listed> {
         let suits = |key: &Key| {
             (key.pass, key.op, key.width) == (self.pass, self.op, width)
-                && key.sharing == self.parameters.sharing
+                && (key.sharing == self.parameters.sharing || self.may_be_by_run(key))
                 && key.class.has(self.activation)
                 && (key.residual || !self.residual)
         };
@@ -297,6 +301,13 @@ impl<'a> Rows<'a> {
             Class::Any => 2,
         });
         kernels
+    }
+
+    /// Whether the kernel, of runs of columns, does for columns that have no parameters: in a backward pass such a row may be longer,
+    /// for nothing is kept of it from row to row.
+    fn may_be_by_run(&self, key: &Key) -> bool {
+        let held = key.pass == Pass::Backward && key.owner == Owner::Blocks;
+        held && key.sharing == Sharing::ByRun && !self.has_parameters
     }
 
     /// Whether the GPU has clusters, for which kernels need such a compute capability.

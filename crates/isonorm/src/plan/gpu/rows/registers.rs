@@ -6,7 +6,8 @@ use std::ops::RangeInclusive;
 
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::epilogue::Class;
-use isonorm_kernels::rows::key::Pass;
+use isonorm_kernels::rows::key::{Key, Pass};
+use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::ring::MOST_SLOTS;
 use isonorm_kernels::rows::statistics::Op;
 use isonorm_kernels::rows::team::Owner;
@@ -142,7 +143,21 @@ fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>, cluste
         Width::Element => fewest.max(*range.start()),
         Width::Vector => fewest,
     };
-    (range.contains(&threads) && key.fits(rows.columns, (threads, cluster), rows.bytes())).then_some(threads)
+    let fits = key.fits(rows.columns, (threads, cluster), rows.bytes())
+        && (key.pass == Pass::Forward
+            || key.sharing == Sharing::ByColumn
+            || has_stretches(rows, key, threads * cluster));
+    (range.contains(&threads) && fits).then_some(threads)
+}
+
+/// Whether each warp of so many threads has a stretch of one run, and all stretches are a row.
+fn has_stretches(rows: &Rows<'_>, key: &Key, threads: u32) -> bool {
+    let stretch = u64::from(key.accesses * key.access_elements(rows.bytes()) * WARP);
+    let run = match rows.has_parameters {
+        true => rows.parameters.run,
+        false => rows.columns,
+    };
+    rows.columns == stretch * u64::from(threads / WARP) && run.is_multiple_of(stretch)
 }
 
 /// Teams of the grid: no more than there are rows for; so many as run at once, where a team's rows follow each other closely.

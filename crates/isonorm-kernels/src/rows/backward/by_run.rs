@@ -1,0 +1,170 @@
+//! The backward pass over rows whose runs of columns share a weight and bias, held in the registers of a cluster.
+//!
+//! Each warp has a stretch of one run, and its sums of g and g · x̂ come to every block of the cluster. Weighted, they add up to
+//! those of the row; run by run, to the row's share of the gradients of weight and bias. So both cost one exchange, and no more
+//! than two numbers a warp.
+
+use core::num::NonZero;
+
+use isonorm_math::Normalizer;
+
+pub use super::Args;
+use super::Work;
+use super::held::{Loaded, Walk};
+use super::sums::Numbers;
+use crate::cluster::{MOST_BLOCKS, MOST_WARPS, Pairs};
+use crate::rows::access::{Access, Data, width};
+use crate::rows::epilogue::{Class, Epilogue};
+use crate::rows::forward::{Spec, next_set};
+use crate::rows::lanes::{Lanes, unrolled};
+use crate::rows::parameters::{ByRun, Runs, at_least_one, one_of_run};
+use crate::rows::team::{Blocks, Team};
+use crate::simt::{self, WARP};
+use crate::warp;
+
+/// Warps of a cluster whose sums a lane adds up, at most.
+const WARPS_OF_LANE: usize = (MOST_BLOCKS * MOST_WARPS / WARP) as usize;
+
+/// Computes the gradients of the rows. For a grid of any number of clusters; a stretch, of `V` accesses of each lane of a warp,
+/// divides a run, and all stretches of a cluster are a row.
+///
+/// # Safety
+///
+/// As for [`backward`](super::backward).
+#[inline(always)]
+pub unsafe fn by_run<T: Data, S: Spec<Team = Blocks, Map = ByRun>, const V: usize>(args: &Args<T>) {
+    let mut team = Blocks::new();
+    let walk = Walk::<T, S, V>::new(args, &team);
+    let mut runs = ByRuns::new::<T, S, V>(&walk, &team);
+    // SAFETY: the caller's.
+    unsafe { walk.each_row(&mut team, &mut runs) };
+}
+
+/// Which runs a thread has to do with, and their parameters.
+struct ByRuns {
+    /// The set of the next row, and how many further that of the row behind it is.
+    set: u32,
+    set_step: u32,
+    sets: NonZero<u32>,
+    /// The warp's number in the cluster.
+    warp: u32,
+    warps_of_run: NonZero<u32>,
+    /// Weight and bias of the warp's run.
+    own: [f32; 2],
+    /// Weights of the warps whose sums the lane adds up.
+    weights: [f32; WARPS_OF_LANE],
+}
+
+impl ByRuns {
+    #[inline(always)]
+    fn new<T: Data, S: Spec<Team = Blocks, Map = ByRun>, const V: usize>(
+        walk: &Walk<'_, T, S, V>,
+        team: &Blocks,
+    ) -> Self {
+        let affine = &walk.args.affine;
+        let stretch = V as u32 * WARP * width::<T, S::Access>();
+        Self {
+            set: affine.set_of::<ByRun>(team.first_row()),
+            set_step: affine.set_of::<ByRun>(team.row_step()),
+            sets: at_least_one(affine.sets),
+            warp: team.rank() / WARP,
+            warps_of_run: at_least_one(affine.run as u32 / stretch),
+            own: [1.0, 0.0],
+            weights: [1.0; WARPS_OF_LANE],
+        }
+    }
+
+    /// The sums over the row of g · weight and of g · weight · x̂.
+    #[inline(always)]
+    fn of_row(&self, pairs: &Pairs) -> [f32; 2] {
+        let mut partial = [0.0; 2];
+        unrolled::<WARPS_OF_LANE>(|k| {
+            let warp = k as u32 * WARP + simt::lane();
+            if warp < pairs.warps() {
+                let [of_g, of_gx] = pairs.of_warp(warp);
+                let weight = self.weights[k];
+                partial = [partial[0] + weight * of_g, partial[1] + weight * of_gx];
+            }
+        });
+        warp::sum_pair(partial)
+    }
+
+    /// Leaves the sums of g · x̂ and of g over a run of the row: by its first warp, so that every block has its share of this.
+    #[inline(always)]
+    unsafe fn leave<T>(&self, args: &Args<T>, pairs: &Pairs, row: u64) {
+        let (run, before) = (self.warp / self.warps_of_run, self.warp % self.warps_of_run);
+        if before > 0 || (args.dweight.is_null() && args.dbias.is_null()) {
+            return;
+        }
+        let (mut sums, mut warp) = ([0.0; 2], simt::lane());
+        while warp < self.warps_of_run.get() {
+            let [of_g, of_gx] = pairs.of_warp(self.warp + warp);
+            sums = [sums[0] + of_g, sums[1] + of_gx];
+            warp += WARP;
+        }
+        let [of_g, of_gx] = warp::sum_pair(sums);
+        if simt::lane() == 0 {
+            let place = (row * u64::from(args.affine.runs) + u64::from(run)) as usize;
+            for (base, sum) in [(args.dweight, of_gx), (args.dbias, of_g)] {
+                if !base.is_null() {
+                    // SAFETY: the caller's: a number for each run of each row.
+                    unsafe { f32::store(base.wrapping_add(place), sum) };
+                }
+            }
+        }
+    }
+}
+
+impl<T: Data, S: Spec<Team = Blocks, Map = ByRun>, const V: usize> Work<T, S, V> for ByRuns {
+    #[inline(always)]
+    unsafe fn fetch(&mut self, walk: &Walk<'_, T, S, V>, _row: u64) {
+        let affine = &walk.args.affine;
+        let start = self.set * affine.runs;
+        let run = |warp: u32| start + warp / self.warps_of_run;
+        // SAFETY: the caller's, here and below.
+        let [weight, bias] = unsafe { one_of_run::<T>(affine, run(self.warp)) };
+        self.own = [weight, bias];
+        if !affine.weight.is_null() {
+            unrolled::<WARPS_OF_LANE>(|k| {
+                let warp = k as u32 * WARP + simt::lane();
+                if warp < simt::cluster_blocks() * (simt::block_threads() / WARP) {
+                    // SAFETY: as above.
+                    self.weights[k] = unsafe { affine.parameter::<T>(affine.weight, run(warp)) };
+                }
+            });
+        }
+        self.set = next_set(self.set, self.set_step, self.sets);
+    }
+
+    #[inline(always)]
+    unsafe fn row(
+        &mut self,
+        walk: &Walk<'_, T, S, V>,
+        team: &mut Blocks,
+        (row, loaded, normalizer): (u64, &Loaded<T, S::Access, V>, Normalizer<f32>),
+    ) {
+        let parameters = Runs::<V>::of_one(self.own);
+        let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
+        // SAFETY: the caller's.
+        let behind_activation = unsafe { walk.behind_activation(loaded, &parameters, xhat) };
+        let g = |v: usize| -> Numbers<T, S> {
+            match S::Epilogue::CLASS {
+                Class::Plain => S::Access::unpack::<T>(loaded.dy[v]),
+                Class::Piecewise | Class::Any => behind_activation[v],
+            }
+        };
+        let (mut of_g, mut of_gx) = (0.0, 0.0);
+        unrolled::<V>(|v| {
+            let (xhat, g) = (xhat(v), g(v));
+            of_g = g.fold(of_g, |sum, g| sum + g);
+            of_gx = g.dot(xhat, of_gx);
+        });
+        let pairs = team.share_pairs([of_g, of_gx]);
+        let coefficients = walk.coefficients(self.of_row(&pairs));
+        // SAFETY: the caller's.
+        unsafe {
+            walk.finish(&parameters, xhat, g, normalizer.rstd, coefficients, row);
+            self.leave(walk.args, &pairs, row);
+        }
+    }
+}
