@@ -198,9 +198,9 @@ fn teams_with_rows_of_their_own() {
         ("layer_lanes4_v1_ahead", 12),
         ("rms_lanes4_v1_ahead", 16),
         ("layer_lanes8_v1_ahead", 28),
-        ("layer_lanes16_v1_ahead", 28),
-        ("layer_warp_v1_ahead", 28),
-        ("rms_warp_v1_ahead", 28),
+        ("layer_lanes16_v2_ahead", 100),
+        ("layer_warp_v2_ahead", 156),
+        ("rms_warp_v2_ahead", 252),
     ] {
         for rows in [1, 3, 4, 9, 33] {
             let mut case = Case::new(named::<f32>("rows_forward_lanes", name), 96, columns);
@@ -257,14 +257,19 @@ fn constant_rows_give_exactly_the_bias() {
 #[test]
 fn nan_and_infinity_stay_in_their_row() {
     for bad in [f32::NAN, f32::INFINITY] {
-        for name in ["layer_lanes8_v1_ahead", "rms_lanes16_v1_ahead", "layer_warp_v1_ahead"] {
-            let case = Case::new(named::<f32>("rows_forward_lanes", name), 64, 32);
+        for (name, columns) in [
+            ("layer_lanes8_v1_ahead", 32),
+            ("rms_lanes16_v2_ahead", 96),
+            ("layer_warp_v2_ahead", 160),
+        ] {
+            let case = Case::new(named::<f32>("rows_forward_lanes", name), 64, columns);
+            let spoilt = columns + 8;
             let mut input = input(&case, |random| random.f32());
             let good = run(&case, &input);
-            input.x = case::Aligned::new(5 * 32, |i| if i == 40 { bad } else { input.x.slice()[i] });
+            input.x = case::Aligned::new(5 * columns, |i| if i == spoilt { bad } else { input.x.slice()[i] });
             let output = run(&case, &input);
-            assert!(output.y.slice()[40].is_nan());
-            for i in (0..160).filter(|i| i / 32 != 1) {
+            assert!(output.y.slice()[spoilt].is_nan());
+            for i in (0..5 * columns).filter(|i| i / columns != 1) {
                 assert_eq!(output.y.slice()[i].to_bits(), good.y.slice()[i].to_bits());
             }
         }
