@@ -60,6 +60,7 @@ modules! {
     "rows_forward_elements_runs" for 80;
     "rows_forward_cluster_plain" for 90;
     "rows_forward_cluster_runs_plain" for 90;
+    "rows_forward_cluster_runs_any" for 90;
     "rows_long" for 80;
     "rows_long_runs" for 80;
     "rows_long_elements" for 80;
@@ -71,6 +72,7 @@ modules! {
     "rows_backward_elements" for 80;
     "rows_backward_cluster_plain" for 90;
     "rows_backward_cluster_runs_plain" for 90;
+    "rows_backward_cluster_runs" for 90;
     "rows_backward_cluster" for 90;
     "rows_sweeps_plain" for 80;
     "rows_sweeps" for 80;

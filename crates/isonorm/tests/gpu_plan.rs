@@ -224,6 +224,8 @@ fn a_backward_pass_sums_in_the_workspace_and_adds_up() {
 /// Where a warp has a stretch of one run, and the stretches of a cluster are a row, the row stays in registers.
 #[test]
 fn clusters_hold_rows_of_runs_in_a_backward_pass() {
+    let silu = plan("groupnorm x=8x512x64x64 groups=32 act=silu pass=backward");
+    assert_eq!(silu.kernels()[0].family, "rows_backward_cluster_runs", "{silu}");
     for (problem, cluster, threads) in [
         ("groupnorm x=8x512x64x64 groups=32 pass=backward", 8, 512),
         ("groupnorm x=8x512x64x64 groups=32 dtype=bf16 pass=backward", 8, 256),
@@ -244,7 +246,7 @@ fn clusters_hold_rows_of_runs_in_a_backward_pass() {
     for problem in [
         // Seven stretches are not as many for each block of a cluster.
         "groupnorm x=8x224x16x32 groups=32 pass=backward",
-        "groupnorm x=8x512x64x64 groups=32 act=relu pass=backward",
+        "groupnorm x=8x512x64x64 groups=32 act=relu residual=add pass=backward",
         "layernorm x=100x65536 pass=backward",
     ] {
         assert_eq!(plan(problem).name(), "rows/sweeps");

@@ -71,7 +71,7 @@ impl Module {
 }
 
 /// The families of kernels for rows.
-const ROWS: [&str; 29] = [
+const ROWS: [&str; 31] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -82,6 +82,7 @@ const ROWS: [&str; 29] = [
     "rows_forward_elements_runs",
     "rows_forward_cluster_plain",
     "rows_forward_cluster_runs_plain",
+    "rows_forward_cluster_runs_any",
     "rows_long",
     "rows_long_runs",
     "rows_long_elements",
@@ -93,6 +94,7 @@ const ROWS: [&str; 29] = [
     "rows_backward_elements",
     "rows_backward_cluster_plain",
     "rows_backward_cluster_runs_plain",
+    "rows_backward_cluster_runs",
     "rows_backward_cluster",
     "rows_sweeps_plain",
     "rows_sweeps",

@@ -79,6 +79,9 @@ macro_rules! forward_kernels {
             "rows_forward_cluster_runs_plain" by forward {
                 layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByRun, Plain, false, true;
             }
+            "rows_forward_cluster_runs_any" by forward {
+                layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByRun, Any, false, true;
+            }
             "rows_long" by long {
                 layer_alone_v2: Centred, Alone, Vectors, 2, ByColumn, Any, true, true;
                 layer_grid_v2: Centred, Grid, Vectors, 2, ByColumn, Any, true, true;
@@ -152,6 +155,9 @@ macro_rules! backward_kernels {
             }
             "rows_backward_cluster_runs_plain" by by_run {
                 layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByRun, Plain, true, true;
+            }
+            "rows_backward_cluster_runs" by by_run {
+                layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByRun, Any, false, true;
             }
             "rows_backward_cluster" by backward {
                 layer_blocks_v2_ahead: Centred, Blocks, Vectors, 2, ByColumn, Any, true, true;

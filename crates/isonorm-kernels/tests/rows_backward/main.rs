@@ -93,7 +93,7 @@ fn every_activation_with_a_residual() {
             .chain([Activation::Relu, Activation::LeakyRelu { slope: 0.25 }])
         {
             let mut case = Case::new(kernel, 64, lengths(&kernel, 64)[0]);
-            (case.activation, case.residual) = (activation, true);
+            (case.activation, case.residual) = (activation, kernel.key.residual);
             check(&case, F32_UNIT);
         }
     }

@@ -17,7 +17,7 @@ use crate::rows::access::{Access, Data, width};
 use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::forward::{Spec, next_set};
 use crate::rows::lanes::{Lanes, unrolled};
-use crate::rows::parameters::{ByRun, Runs, at_least_one, one_of_run};
+use crate::rows::parameters::{Affine, ByRun, Runs, at_least_one, one_of_run};
 use crate::rows::team::{Blocks, Team};
 use crate::simt::{self, WARP};
 use crate::warp;
@@ -49,10 +49,10 @@ struct ByRuns {
     /// The warp's number in the cluster.
     warp: u32,
     warps_of_run: NonZero<u32>,
+    /// The first parameter of the row.
+    start: u32,
     /// Weight and bias of the warp's run.
     own: [f32; 2],
-    /// Weights of the warps whose sums the lane adds up.
-    weights: [f32; WARPS_OF_LANE],
 }
 
 impl ByRuns {
@@ -69,20 +69,42 @@ impl ByRuns {
             sets: at_least_one(affine.sets),
             warp: team.rank() / WARP,
             warps_of_run: at_least_one(affine.run as u32 / stretch),
+            start: 0,
             own: [1.0, 0.0],
-            weights: [1.0; WARPS_OF_LANE],
         }
+    }
+
+    /// Weights of the warps whose sums the lane adds up.
+    #[inline(always)]
+    unsafe fn weights<T: Data>(&self, affine: &Affine) -> [f32; WARPS_OF_LANE] {
+        let mut weights = [1.0; WARPS_OF_LANE];
+        if !affine.weight.is_null() {
+            unrolled::<WARPS_OF_LANE>(|k| {
+                let warp = k as u32 * WARP + simt::lane();
+                if warp < simt::cluster_blocks() * (simt::block_threads() / WARP) {
+                    // SAFETY: the caller's: a number for each run of each set.
+                    weights[k] = unsafe { affine.parameter::<T>(affine.weight, self.parameter(warp)) };
+                }
+            });
+        }
+        weights
+    }
+
+    /// The parameter of a warp's run.
+    #[inline(always)]
+    fn parameter(&self, warp: u32) -> u32 {
+        self.start + warp / self.warps_of_run
     }
 
     /// The sums over the row of g · weight and of g · weight · x̂.
     #[inline(always)]
-    fn of_row(&self, pairs: &Pairs) -> [f32; 2] {
+    fn of_row(pairs: &Pairs, weights: [f32; WARPS_OF_LANE]) -> [f32; 2] {
         let mut partial = [0.0; 2];
         unrolled::<WARPS_OF_LANE>(|k| {
             let warp = k as u32 * WARP + simt::lane();
             if warp < pairs.warps() {
                 let [of_g, of_gx] = pairs.of_warp(warp);
-                let weight = self.weights[k];
+                let weight = weights[k];
                 partial = [partial[0] + weight * of_g, partial[1] + weight * of_gx];
             }
         });
@@ -119,20 +141,9 @@ impl<T: Data, S: Spec<Team = Blocks, Map = ByRun>, const V: usize> Work<T, S, V>
     #[inline(always)]
     unsafe fn fetch(&mut self, walk: &Walk<'_, T, S, V>, _row: u64) {
         let affine = &walk.args.affine;
-        let start = self.set * affine.runs;
-        let run = |warp: u32| start + warp / self.warps_of_run;
-        // SAFETY: the caller's, here and below.
-        let [weight, bias] = unsafe { one_of_run::<T>(affine, run(self.warp)) };
-        self.own = [weight, bias];
-        if !affine.weight.is_null() {
-            unrolled::<WARPS_OF_LANE>(|k| {
-                let warp = k as u32 * WARP + simt::lane();
-                if warp < simt::cluster_blocks() * (simt::block_threads() / WARP) {
-                    // SAFETY: as above.
-                    self.weights[k] = unsafe { affine.parameter::<T>(affine.weight, run(warp)) };
-                }
-            });
-        }
+        self.start = self.set * affine.runs;
+        // SAFETY: the caller's.
+        self.own = unsafe { one_of_run::<T>(affine, self.parameter(self.warp)) };
         self.set = next_set(self.set, self.set_step, self.sets);
     }
 
@@ -159,8 +170,11 @@ impl<T: Data, S: Spec<Team = Blocks, Map = ByRun>, const V: usize> Work<T, S, V>
             of_g = g.fold(of_g, |sum, g| sum + g);
             of_gx = g.dot(xhat, of_gx);
         });
+        // On their way while the warps wait for each other.
+        // SAFETY: the caller's.
+        let weights = unsafe { self.weights::<T>(&walk.args.affine) };
         let pairs = team.share_pairs([of_g, of_gx]);
-        let coefficients = walk.coefficients(self.of_row(&pairs));
+        let coefficients = walk.coefficients(Self::of_row(&pairs, weights));
         // SAFETY: the caller's.
         unsafe {
             walk.finish(&parameters, xhat, g, normalizer.rstd, coefficients, row);

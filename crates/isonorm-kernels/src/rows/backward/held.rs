@@ -74,7 +74,7 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     /// Whether z is needed, and a residual is part of it.
     #[inline(always)]
     pub(super) fn has_residual(&self) -> bool {
-        S::Epilogue::CLASS != Class::Plain && !self.args.residual.is_null()
+        S::RESIDUAL && S::Epilogue::CLASS != Class::Plain && !self.args.residual.is_null()
     }
 
     /// Loads a row; nothing where there is none.

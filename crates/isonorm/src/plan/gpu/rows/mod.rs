@@ -295,19 +295,21 @@ impl<'a> Rows<'a> {
                 && (key.residual || !self.residual)
         };
         let mut kernels: Vec<_> = listed().iter().filter(|kernel| suits(&kernel.key)).collect();
-        kernels.sort_by_key(|kernel| match kernel.key.class {
-            Class::Plain => 0,
-            Class::Piecewise => 1,
-            Class::Any => 2,
+        kernels.sort_by_key(|kernel| {
+            let class = match kernel.key.class {
+                Class::Plain => 0,
+                Class::Piecewise => 1,
+                Class::Any => 2,
+            };
+            (class, !self.may_be_by_run(&kernel.key))
         });
         kernels
     }
 
-    /// Whether the kernel, of runs of columns, does for columns that have no parameters: in a backward pass such a row may be longer,
-    /// for nothing is kept of it from row to row.
+    /// Whether the kernel, of runs of columns, does for columns that have no parameters: it keeps nothing from row to row, and so
+    /// takes fewer registers.
     fn may_be_by_run(&self, key: &Key) -> bool {
-        let held = key.pass == Pass::Backward && key.owner == Owner::Blocks;
-        held && key.sharing == Sharing::ByRun && !self.has_parameters
+        key.owner == Owner::Blocks && key.sharing == Sharing::ByRun && !self.has_parameters
     }
 
     /// Whether the GPU has clusters, for which kernels need such a compute capability.
