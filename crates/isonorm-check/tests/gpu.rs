@@ -142,7 +142,11 @@ fn long_rows_in_blocks_clusters_and_the_grid() {
         ("rmsnorm x=1x80000 dtype=f32", "rows/grid"),
         ("layernorm x=1x110000 dtype=f32 data=offset:1000", "rows/grid"),
         ("rmsnorm x=1x230000 dtype=bf16 param=bf16 act=tanh", "rows/grid"),
-        ("groupnorm x=3x8x50x50 groups=2 dtype=f32 act=silu", "rows/alone"),
+        ("groupnorm x=3x8x50x50 groups=2 dtype=f32 act=silu", "rows/blocks"),
+        (
+            "groupnorm x=3x8x50x50 groups=2 dtype=f32 act=silu residual=add",
+            "rows/alone",
+        ),
         ("groupnorm x=5x6x64x64 groups=1 dtype=f32", "rows/blocks"),
         ("groupnorm x=3x2x152x152 groups=2 dtype=f16", "rows/blocks"),
         ("groupnorm x=1x6x112x112 groups=1 dtype=f32", "rows/grid"),
