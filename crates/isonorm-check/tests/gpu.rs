@@ -130,6 +130,12 @@ fn long_rows_in_blocks_clusters_and_the_grid() {
         ("layernorm x=5x8200 dtype=f32 act=gelu", "rows/alone"),
         ("layernorm x=2x16000 dtype=f32 act=silu residual=add", "rows/grid"),
         ("layernorm x=5x20000 dtype=f32", "rows/blocks"),
+        // Without parameters, by the kernels for runs.
+        ("layernorm x=5x20000 dtype=f32 affine=none", "rows/blocks"),
+        (
+            "groupnorm x=2x2x128x160 groups=2 affine=none dtype=bf16 act=silu",
+            "rows/blocks",
+        ),
         ("rmsnorm x=5x20000 dtype=bf16 residual=stream", "rows/alone"),
         ("layernorm x=1x70000 dtype=f32 residual=stream", "rows/grid"),
         ("layernorm x=1x110000 residual=stream inplace=yes", "rows/grid"),
