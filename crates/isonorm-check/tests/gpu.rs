@@ -166,6 +166,30 @@ fn long_rows_in_blocks_clusters_and_the_grid() {
 }
 
 #[test]
+fn the_whole_chip_holds_rows() {
+    let gpu = GpuProperties {
+        sms: 6,
+        shared_bytes_per_block: 100 << 10,
+        shared_bytes_per_sm: 102 << 10,
+        ..tiny(86)
+    };
+    let chip = [
+        "layernorm x=5x20000 dtype=f32",
+        "layernorm x=1x40000 dtype=f32 data=offset:1000",
+        "rmsnorm x=4x40000 dtype=bf16 param=bf16",
+        "layernorm x=3x40000 dtype=f16",
+        "layernorm x=2x40000 dtype=bf16 affine=none",
+        "groupnorm x=2x8x50x50 groups=1 dtype=f32",
+        "instancenorm x=2x2x152x152 affine=full dtype=f16",
+        "layernorm x=4x12000 dtype=f32 pass=backward",
+        "layernorm x=3x12000 dtype=f32 affine=none pass=backward",
+        "rmsnorm x=5x20000 dtype=bf16 param=bf16 residual=stream pass=backward",
+        "layernorm x=4x20000 dtype=f16 pass=backward",
+    ];
+    long_rows(&gpu, &chip.map(|problem| (problem, "rows/chip")));
+}
+
+#[test]
 fn without_clusters_the_grid_shares_rows() {
     let problems = [
         ("layernorm x=1x17000 dtype=f32", "rows/grid"),

@@ -6,7 +6,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`simt`] | what a GPU thread can do, implemented twice: instructions, and the interpreter's calls |
-//! | [`warp`], [`block`], [`cluster`] | helpers, named by the group of threads that cooperates |
+//! | [`warp`], [`block`], [`cluster`], [`grid`] | helpers, named by the group of threads that cooperates |
 //! | [`rows`] | kernels for groups that are contiguous in memory |
 //! | `interpreter` | (host only) runs kernels and finds their races, overruns and deadlocks |
 //! | `modules` | (host only) the generated PTX |
@@ -22,6 +22,7 @@ pub mod block;
 pub mod cluster;
 #[cfg(target_arch = "nvptx64")]
 mod entry;
+pub mod grid;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod interpreter;
 #[cfg(not(target_arch = "nvptx64"))]

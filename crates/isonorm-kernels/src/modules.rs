@@ -61,6 +61,8 @@ modules! {
     "rows_forward_cluster_plain" for 90;
     "rows_forward_cluster_runs_plain" for 90;
     "rows_forward_cluster_runs_any" for 90;
+    "rows_forward_chip_plain" for 80;
+    "rows_forward_chip_runs_plain" for 80;
     "rows_long" for 80;
     "rows_long_runs" for 80;
     "rows_long_elements" for 80;
@@ -74,6 +76,7 @@ modules! {
     "rows_backward_cluster_runs_plain" for 90;
     "rows_backward_cluster_runs" for 90;
     "rows_backward_cluster" for 90;
+    "rows_backward_chip_plain" for 80;
     "rows_sweeps_plain" for 80;
     "rows_sweeps" for 80;
     "rows_sweeps_elements" for 80;

@@ -408,6 +408,56 @@ fn a_message_may_not_overtake_the_reader_of_the_one_before() {
     expect(messages(true, 1, 16), FaultKind::Race, &["no barrier between"]);
 }
 
+/// Rounds in which each block leaves a number for all blocks of the grid, at places that take turns, or at one; in the last one
+/// some blocks are silent.
+fn messages_of_the_grid(launch: Launch, slots: u32, silent: u32) -> Result<Report, Fault> {
+    const ROUNDS: u32 = 8;
+    run(launch, move |_, y| {
+        let (blocks, own) = (simt::grid_blocks(), simt::block_index());
+        if simt::thread_index() > 0 {
+            return;
+        }
+        for round in 1..=ROUNDS {
+            let place = |block: u32| y.wrapping_add((round % slots * blocks + block) as usize * 4);
+            // SAFETY: on the host every access is checked.
+            unsafe {
+                if round < ROUNDS || own >= silent {
+                    simt::message_send(place(own), [round, own], round);
+                }
+                for block in 0..blocks {
+                    assert_eq!(simt::message_wait::<u32>(place(block), round), [round, block]);
+                }
+            }
+        }
+    })
+}
+
+#[test]
+fn messages_of_the_grid_are_waited_for() {
+    let resident = Launch::new(4, 32).resident();
+    messages_of_the_grid(resident, 2, 0).unwrap();
+    expect(
+        messages_of_the_grid(resident, 2, 1),
+        FaultKind::Deadlock,
+        &["4 threads", "for message 8"],
+    );
+    // Blocks that need not run together may not wait for each other.
+    expect(
+        messages_of_the_grid(Launch::new(4, 32), 2, 0),
+        FaultKind::Deadlock,
+        &["for message 1"],
+    );
+}
+
+#[test]
+fn a_message_of_the_grid_stays_until_all_have_it() {
+    expect(
+        messages_of_the_grid(Launch::new(4, 32).resident(), 1, 0),
+        FaultKind::Race,
+        &["was not received before message"],
+    );
+}
+
 #[test]
 fn a_panic_is_a_fault() {
     let outcome = run(launch(), |_, _| assert!(simt::thread_index() != 5, "not five"));

@@ -49,13 +49,14 @@ impl Module {
             "rows_forward_cluster_plain" if more == 0 => Some(96),
             "rows_forward_cluster_runs_plain" => Some(80),
             // Activations of several numbers side by side take all they get, and are no faster for it.
-            "rows_forward_any" if kernel.ends_with("_v4") => Some(64 + more),
+            "rows_forward_any" if kernel.ends_with("_v4") => Some(72),
             "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72),
             "rows_forward_any" | "rows_forward_runs_any" => Some(64),
             "rows_backward_plain" | "rows_backward_cluster_plain" if kernel.ends_with("_v1_ahead") => Some(80),
             "rows_backward_plain" | "rows_backward_cluster_plain" if more == 0 && kernel.ends_with("_v2_ahead") => {
                 Some(80)
             }
+            "rows_backward_chip_plain" if more == 0 && kernel.contains("_v4") => Some(128),
             // Two of the largest blocks on a multiprocessor.
             "rows_gather" => Some(64),
             "rows_sweeps_plain" | "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),
@@ -71,7 +72,7 @@ impl Module {
 }
 
 /// The families of kernels for rows.
-const ROWS: [&str; 31] = [
+const ROWS: [&str; 34] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -83,6 +84,8 @@ const ROWS: [&str; 31] = [
     "rows_forward_cluster_plain",
     "rows_forward_cluster_runs_plain",
     "rows_forward_cluster_runs_any",
+    "rows_forward_chip_plain",
+    "rows_forward_chip_runs_plain",
     "rows_long",
     "rows_long_runs",
     "rows_long_elements",
@@ -96,6 +99,7 @@ const ROWS: [&str; 31] = [
     "rows_backward_cluster_runs_plain",
     "rows_backward_cluster_runs",
     "rows_backward_cluster",
+    "rows_backward_chip_plain",
     "rows_sweeps_plain",
     "rows_sweeps",
     "rows_sweeps_elements",
@@ -118,6 +122,7 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
                 }
             }
         }
+        "rows_backward_chip_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },
         _ => |_| 512,
     }
 }

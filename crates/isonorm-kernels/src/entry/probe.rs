@@ -51,7 +51,7 @@ pub unsafe extern "ptx-kernel" fn simt_alone(from: *const u32, to: *mut u32) {
 ///
 /// # Safety
 ///
-/// `from` has 32 bytes, aligned to 16; `counter` starts at 0; the launch gives 128 bytes of shared memory and all blocks run.
+/// `from` has 32 bytes, aligned to 16; `counter` starts at 0, with 16 bytes that are aligned so; the launch gives 128 bytes of shared memory and all blocks run.
 #[unsafe(no_mangle)]
 pub unsafe extern "ptx-kernel" fn simt_asynchronous(from: *const u32, counter: *mut u32) {
     let (place, transfer) = (Shared::<u32>::at(0), Transfer::at(64));
@@ -69,6 +69,8 @@ pub unsafe extern "ptx-kernel" fn simt_asynchronous(from: *const u32, counter: *
             simt::peer_send(place.offset(8), 0, [1, 2], transfer);
             simt::counter_add(counter, 1);
             simt::counter_wait(counter, simt::grid_blocks());
+            simt::message_send(counter, [3, 4], 5);
+            simt::message_send(counter, simt::message_wait::<u32>(counter, 5), 6);
         }
     }
     simt::dependents_launch();

@@ -3,16 +3,16 @@
 #![allow(unused_imports, reason = "each module uses some of what the list names")]
 
 use crate::rows::access::{Elements, Vectors};
-use crate::rows::backward::{self, by_run};
+use crate::rows::backward::{self, by_run, gradients_later};
 use crate::rows::epilogue::{Any, Piecewise, Plain};
-use crate::rows::forward::{self, Of};
+use crate::rows::forward::{self, Of, later};
 use crate::rows::gather;
 use crate::rows::list::{backward_kernels, forward_kernels, sweep_kernels};
 use crate::rows::long;
 use crate::rows::parameters::{ByColumn, ByRun};
 use crate::rows::spread::{Alone, Grid};
 use crate::rows::statistics::{Centred, Given, Uncentred};
-use crate::rows::team::{Block, Blocks, Lanes};
+use crate::rows::team::{Block, Blocks, Chip, Lanes};
 use crate::rows::two_sweeps;
 
 /// The data's type.

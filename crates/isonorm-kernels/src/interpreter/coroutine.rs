@@ -46,6 +46,11 @@ pub(crate) enum Request {
         at_least: u32,
         place: Place,
     },
+    Message {
+        address: usize,
+        tag: u32,
+        place: Place,
+    },
     Transfer {
         offset: u32,
         parity: u32,

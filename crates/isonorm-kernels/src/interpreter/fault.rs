@@ -14,7 +14,8 @@ pub enum FaultKind {
     ReadOnly,
     /// A read of shared memory that nobody wrote.
     Poison,
-    /// Two threads at one byte of shared memory, one of them writing, and no barrier between.
+    /// Two threads at one byte of shared memory, one of them writing, and no barrier between; a message in place of one that is still
+    /// waited for.
     Race,
     /// An access to the destination of an asynchronous copy, or the end of a thread, before the wait.
     MissingWait,
@@ -82,7 +83,7 @@ impl fmt::Display for Fault {
             FaultKind::Misaligned => "misaligned access",
             FaultKind::ReadOnly => "write to read-only memory",
             FaultKind::Poison => "read of shared memory that was never written",
-            FaultKind::Race => "race in shared memory",
+            FaultKind::Race => "race",
             FaultKind::MissingWait => "asynchronous copy not waited for",
             FaultKind::DivergentBarrier => "divergent barrier",
             FaultKind::DivergentWarp => "divergent warp operation",

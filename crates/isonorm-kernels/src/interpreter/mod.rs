@@ -8,6 +8,7 @@
 //! | access outside of the buffers, or not aligned, or a write to an input | every global access is compared with [`Buffers`] |
 //! | shared memory that nobody wrote | it starts poisoned, byte for byte |
 //! | race in shared memory | each byte remembers its last writer and two readers, and the barriers they had passed |
+//! | message of the grid that takes the place of one still waited for | messages are numbered |
 //! | asynchronous copy not waited for | it lands in the wait, and nowhere else |
 //! | barrier or shuffle that some threads miss | who waits where is compared |
 //! | deadlock | nobody can run: the fault says who waits where |

@@ -180,7 +180,7 @@ impl Wave<'_> {
         match request {
             Request::Warp { .. } => self.warp(index),
             Request::Barrier { scope, place } => self.barrier(index, scope, place),
-            Request::Counter { .. } | Request::Transfer { .. } => Ok(()),
+            Request::Counter { .. } | Request::Message { .. } | Request::Transfer { .. } => Ok(()),
             Request::Fault => Err(self.world.take_fault().expect("a thread that failed said why")),
         }
     }
@@ -310,6 +310,9 @@ impl Wave<'_> {
                     at_least,
                     place,
                 } => (self.world.counter_reached(address, at_least), place),
+                Request::Message { address, tag, place } => {
+                    (self.world.message(address, tag).map(|found| found.is_some()), place)
+                }
                 Request::Transfer { offset, parity, place } => {
                     (self.world.transfer_passed(block, thread, offset, parity), place)
                 }
@@ -357,6 +360,7 @@ fn describe(request: &Request) -> String {
         Request::Warp { operation, place, .. } => format!("for their warp in {operation:?} at {place}"),
         Request::Barrier { scope, place } => format!("at a barrier of the {scope:?} at {place}"),
         Request::Counter { at_least, place, .. } => format!("for a counter to reach {at_least} at {place}"),
+        Request::Message { tag, place, .. } => format!("for message {tag} at {place}"),
         Request::Transfer { offset, place, .. } => format!("for copies on the barrier at byte {offset} at {place}"),
         Request::Fault => "for nothing".into(),
     }

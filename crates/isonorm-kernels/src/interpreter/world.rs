@@ -13,6 +13,13 @@ use crate::simt::WARP;
 
 type Checked<T> = Result<T, (FaultKind, String)>;
 
+/// What blocks of the grid leave for each other: two values, and the tag that they are known by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Message {
+    pub values: [u32; 2],
+    pub tag: u32,
+}
+
 struct BlockState {
     shared: SharedMemory,
     transfers: HashMap<u32, TransferState>,
@@ -134,6 +141,29 @@ impl<'a> World<'a> {
         self.buffers.read(address, &mut bytes)?;
         let sum = u32::from_ne_bytes(bytes).wrapping_add(value);
         self.buffers.write(address, &sum.to_ne_bytes())
+    }
+
+    /// Leaves a message: its values, each with the tag behind it.
+    pub fn message_send(&self, address: usize, message: Message) -> Checked<()> {
+        let Message { values: [a, b], tag } = message;
+        let words = [a, tag, b, tag].map(u32::to_ne_bytes);
+        self.buffers.write(address, words.as_flattened())
+    }
+
+    /// The values that are there with a tag, if they have come; a later message has taken the place of one that somebody still waits
+    /// for.
+    pub fn message(&self, address: usize, tag: u32) -> Checked<Option<[u32; 2]>> {
+        let mut bytes = [0; 16];
+        self.buffers.read(address, &mut bytes)?;
+        let word = |i: usize| u32::from_ne_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]);
+        if word(1) > tag {
+            let detail = format!(
+                "message {tag} was not received before message {} came to its place",
+                word(1)
+            );
+            return Err((FaultKind::Race, detail));
+        }
+        Ok((word(1) == tag && word(3) == tag).then(|| [word(0), word(2)]))
     }
 
     /// Reads the shared memory of block `owner` as thread `thread` of block `block`.

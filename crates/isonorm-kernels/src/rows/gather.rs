@@ -2,6 +2,7 @@
 
 use super::access::Data;
 use super::lanes::unrolled;
+use super::parameters::at_least_one;
 use crate::simt::{self, Shared, WARP};
 
 /// What the kernel is told at launch.
@@ -20,6 +21,8 @@ pub struct Args<T> {
     pub parts: u64,
     /// Columns of a row.
     pub columns: u64,
+    /// Warps of a block that share the parts of a column: a divisor of its warps.
+    pub warps: u32,
     /// Whether the gradients have the data's type (1), or are `f32` (0).
     pub as_data: u32,
     /// The data's type.
@@ -34,7 +37,7 @@ pub const fn shared_bytes(threads: u32) -> u32 {
     threads * 4
 }
 
-/// Adds up the parts of each column: a block has 32 columns at a time, each of its warps every so many parts. For a grid of any
+/// Adds up the parts of each column: so many warps have 32 columns at a time, each of them every so many parts. For a grid of any
 /// size; even blocks of the grid take the weight, odd ones the bias, so it has two at least.
 ///
 /// # Safety
@@ -51,15 +54,20 @@ pub unsafe fn gather<T: Data>(args: &Args<T>) {
     if to.is_null() {
         return;
     }
-    let warps = simt::block_threads() / WARP;
+    let warps = at_least_one(args.warps);
+    let (group, own) = (simt::warp_index() / warps, simt::warp_index() % warps);
+    let warps = warps.get();
+    // Columns that the block has at a time, and where it starts.
+    let width = simt::block_threads() / warps;
     // Of an odd number of blocks, one more is even.
     let blocks = (simt::grid_blocks() + 1 - simt::block_index() % 2) / 2;
-    let mut first = u64::from(simt::block_index() / 2) * u64::from(WARP);
+    let mut first = u64::from(simt::block_index() / 2) * u64::from(width);
     while first < args.columns {
-        let column = first + u64::from(simt::lane());
-        let (mut sum, mut part) = (0.0, u64::from(simt::warp_index()));
+        let column = first + u64::from(group * WARP + simt::lane());
+        let (mut sum, mut part) = (0.0, u64::from(own));
         while part < args.parts && column < args.columns {
-            // All on their way at once.
+            // All on their way at once. Opaque, for otherwise each address becomes a variable of the loop.
+            part = simt::opaque_64(part);
             let mut some = [0.0; AT_ONCE];
             unrolled::<AT_ONCE>(|i| {
                 let part = part + i as u64 * u64::from(warps);
@@ -76,18 +84,18 @@ pub unsafe fn gather<T: Data>(args: &Args<T>) {
         // SAFETY: a place for each thread.
         unsafe { simt::shared_store(place.offset(simt::thread_index()), sum) };
         simt::block_barrier();
-        if simt::warp_index() == 0 && column < args.columns {
+        if own == 0 && column < args.columns {
             let mut warp = 1;
             while warp < warps {
                 // SAFETY: written before the barrier.
-                sum += unsafe { simt::shared_load(place.offset(warp * WARP + simt::lane())) };
+                sum += unsafe { simt::shared_load(place.offset(warp * WARP + simt::thread_index())) };
                 warp += 1;
             }
             // SAFETY: the caller's; a thread for each column.
             unsafe { store(args, to, column, sum) };
         }
         simt::block_barrier();
-        first += u64::from(blocks) * u64::from(WARP);
+        first += u64::from(blocks) * u64::from(width);
     }
 }
 

@@ -3,15 +3,17 @@
 use super::Data;
 use super::access::{Access, Elements, Vectors, Width};
 use super::backward::by_run::by_run;
+use super::backward::gradients_later::gradients_later;
 use super::backward::{self, backward};
 use super::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
+use super::forward::later::{STAY, later};
 use super::forward::{Args, Of, Spec, forward};
 use super::list::{backward_kernels, forward_kernels, sweep_kernels};
 use super::long::long;
 use super::parameters::{ByColumn, ByRun, Map, Sharing};
 use super::spread::{Alone, Grid, HEAD_BYTES};
 use super::statistics::{Centred, Given, Op, Statistics, Uncentred};
-use super::team::{Block, Blocks, Lanes, Owner, Owns, Team};
+use super::team::{Block, Blocks, Chip, Lanes, Owner, Owns, Team};
 use super::two_sweeps::{self, tile_bytes, two_sweeps};
 use crate::simt::WARP;
 
@@ -51,7 +53,7 @@ impl Key {
     fn of<S: Spec>(function: &str, accesses: usize) -> Key {
         Key {
             pass: match function {
-                "backward" | "by_run" | "two_sweeps" => Pass::Backward,
+                "backward" | "by_run" | "gradients_later" | "two_sweeps" => Pass::Backward,
                 _ => Pass::Forward,
             },
             op: S::Statistics::OP,
@@ -69,6 +71,10 @@ impl Key {
     pub fn max_threads(&self) -> u32 {
         let small = self.width == Width::Vector && self.class != Class::Any && self.accesses <= 2;
         let small = small && self.pass == Pass::Forward && matches!(self.owner, Owner::Lanes(_) | Owner::Block);
+        if self.owner == Owner::Chip && self.pass == Pass::Backward && self.accesses > 2 {
+            // Sums over rows, of each element two.
+            return 256;
+        }
         match small {
             // There is the next row, too, and the parameters as they came.
             true if self.ahead && self.accesses == 2 => 768,
@@ -85,16 +91,16 @@ impl Key {
         }
     }
 
-    /// Threads of a team: of blocks of `threads`, in clusters of `cluster`.
-    pub fn team_threads(&self, threads: u32, cluster: u32) -> u32 {
+    /// Threads of a team: of blocks of `threads`, so many of which share a row.
+    pub fn team_threads(&self, threads: u32, blocks: u32) -> u32 {
         match self.owner {
             Owner::Lanes(lanes) => lanes,
-            Owner::Blocks => cluster * threads,
+            Owner::Blocks | Owner::Chip => blocks * threads,
             _ => threads,
         }
     }
 
-    /// Rows that a block of `threads` threads has at a time, or its cluster.
+    /// Rows that a block of `threads` threads has at a time, or with those that it shares them with.
     pub fn teams(&self, threads: u32) -> u32 {
         threads / self.team_threads(threads, 1)
     }
@@ -104,9 +110,23 @@ impl Key {
         matches!(self.owner, Owner::Alone | Owner::Grid)
     }
 
+    /// Whether rows are held by several blocks, of a cluster or of the grid.
+    pub fn spans_blocks(&self) -> bool {
+        matches!(self.owner, Owner::Blocks | Owner::Chip)
+    }
+
+    /// Rows that shared memory has room for, at least, so that one is on its way when another is worked on.
+    pub fn least_slots(&self) -> u32 {
+        match (self.has_slots(), self.owner) {
+            (false, _) => 0,
+            (true, Owner::Chip) => 2 + STAY,
+            (true, _) => 1,
+        }
+    }
+
     /// Whether rows come ahead to shared memory.
     pub fn has_slots(&self) -> bool {
-        self.ahead && !self.is_long() && (self.pass == Pass::Backward || self.owner == Owner::Blocks)
+        self.ahead && !self.is_long() && (self.pass == Pass::Backward || self.spans_blocks())
     }
 
     /// Elements of a tile of a long row, which a block of `threads` threads has at a time.
@@ -114,12 +134,12 @@ impl Key {
         threads * self.accesses * self.access_elements(element_bytes)
     }
 
-    /// Whether the teams of blocks of `threads` threads, in clusters of `cluster`, hold rows of so many elements of
+    /// Whether the teams of blocks of `threads` threads, so many of which share a row, hold rows of so many elements of
     /// `element_bytes`. Vectors have to fill the row, and only the last vector of a thread may lie beyond it.
-    pub fn fits(&self, columns: u64, (threads, cluster): (u32, u32), element_bytes: u32) -> bool {
+    pub fn fits(&self, columns: u64, (threads, blocks): (u32, u32), element_bytes: u32) -> bool {
         let elements = self.access_elements(element_bytes);
         let accesses = columns.div_ceil(elements.into());
-        let team = u64::from(self.team_threads(threads, cluster));
+        let team = u64::from(self.team_threads(threads, blocks));
         let most = team * u64::from(self.accesses);
         let least = match self.width {
             Width::Vector if !columns.is_multiple_of(elements.into()) => return false,
@@ -146,13 +166,14 @@ impl Key {
             Owner::Lanes(_) => 0,
             Owner::Block => Block::SHARED_BYTES,
             Owner::Blocks => Blocks::SHARED_BYTES,
+            Owner::Chip => Chip::SHARED_BYTES,
             Owner::Grid if self.pass == Pass::Backward => two_sweeps::HEAD_BYTES,
             Owner::Alone | Owner::Grid => HEAD_BYTES,
         };
         let of_tensor = self.accesses * self.access_bytes();
         let of_thread = match (self.pass, self.owner) {
             _ if self.is_long() => kept * of_tensor,
-            (Pass::Forward, Owner::Blocks) => kept * of_tensor * (1 + u32::from(self.residual)),
+            (Pass::Forward, Owner::Blocks | Owner::Chip) => kept * of_tensor * (1 + u32::from(self.residual)),
             (Pass::Forward, _) => 0,
             // The teams of a block add up what they have summed, in the same place.
             (Pass::Backward, Owner::Lanes(_)) => {
@@ -187,6 +208,7 @@ impl Key {
             Owner::Lanes(lanes) => format!("lanes{lanes}"),
             Owner::Block => "block".into(),
             Owner::Blocks => "blocks".into(),
+            Owner::Chip => "chip".into(),
             Owner::Alone => "alone".into(),
             Owner::Grid => "grid".into(),
         };
@@ -199,8 +221,10 @@ impl Key {
         let mut name = String::from(match self.owner {
             Owner::Grid if self.pass == Pass::Backward => "rows_sweeps",
             Owner::Blocks if self.pass == Pass::Backward => "rows_backward_cluster",
+            Owner::Chip if self.pass == Pass::Backward => "rows_backward_chip",
             _ if self.pass == Pass::Backward => "rows_backward",
             Owner::Blocks => "rows_forward_cluster",
+            Owner::Chip => "rows_forward_chip",
             Owner::Lanes(_) | Owner::Block => "rows_forward",
             Owner::Alone | Owner::Grid => "rows_long",
         });
@@ -211,7 +235,7 @@ impl Key {
             name += "_runs";
         }
         name += match (self.class, self.owner) {
-            (Class::Plain, Owner::Blocks) => "_plain",
+            (Class::Plain, Owner::Blocks | Owner::Chip) => "_plain",
             (Class::Plain, _) if self.is_long() || self.pass == Pass::Backward => "_plain",
             (Class::Plain, Owner::Lanes(_)) if self.accesses <= 2 => "_lanes",
             (Class::Plain, _) => "_block",

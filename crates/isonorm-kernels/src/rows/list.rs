@@ -82,6 +82,13 @@ macro_rules! forward_kernels {
             "rows_forward_cluster_runs_any" by forward {
                 layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByRun, Any, false, true;
             }
+            "rows_forward_chip_plain" by later {
+                layer_chip_v8_ahead: Centred, Chip, Vectors, 8, ByColumn, Plain, false, true;
+                rms_chip_v8_ahead: Uncentred, Chip, Vectors, 8, ByColumn, Plain, false, true;
+            }
+            "rows_forward_chip_runs_plain" by later {
+                layer_chip_v8_ahead: Centred, Chip, Vectors, 8, ByRun, Plain, false, true;
+            }
             "rows_long" by long {
                 layer_alone_v2: Centred, Alone, Vectors, 2, ByColumn, Any, true, true;
                 layer_grid_v2: Centred, Grid, Vectors, 2, ByColumn, Any, true, true;
@@ -162,6 +169,12 @@ macro_rules! backward_kernels {
             "rows_backward_cluster" by backward {
                 layer_blocks_v2_ahead: Centred, Blocks, Vectors, 2, ByColumn, Any, true, true;
                 rms_blocks_v2_ahead: Uncentred, Blocks, Vectors, 2, ByColumn, Any, true, true;
+            }
+            "rows_backward_chip_plain" by gradients_later {
+                layer_chip_v2_ahead: Centred, Chip, Vectors, 2, ByColumn, Plain, true, true;
+                rms_chip_v2_ahead: Uncentred, Chip, Vectors, 2, ByColumn, Plain, true, true;
+                layer_chip_v4_ahead: Centred, Chip, Vectors, 4, ByColumn, Plain, true, true;
+                rms_chip_v4_ahead: Uncentred, Chip, Vectors, 4, ByColumn, Plain, true, true;
             }
             "rows_backward_elements" by backward {
                 layer_warp_v1: Centred, Lanes<32>, Elements, 1, ByColumn, Any, true, false;

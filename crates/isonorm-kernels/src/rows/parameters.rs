@@ -314,7 +314,7 @@ impl<T: Data, A: Access, const V: usize, const KEPT: u32> Parameters<T, A, V> fo
 }
 
 /// Accesses of a thread, at most, whose parameters are kept as they came.
-const MOST_PACKED: usize = 4;
+const MOST_PACKED: usize = 8;
 
 /// Weight and bias from `column` on: 1 and 0 where there are none.
 #[inline(always)]

@@ -15,19 +15,22 @@ pub(super) struct Ring<A, const V: usize> {
     start: u32,
     tensors: u32,
     slots: u32,
+    /// Rows that stay behind the one that has come.
+    stay: u32,
     /// The slot of the row that comes next.
     next: u32,
     of: PhantomData<A>,
 }
 
 impl<A: Access, const V: usize> Ring<A, V> {
-    /// `slots` is at least 1, and at most [`MOST_SLOTS`].
+    /// `slots` is at most [`MOST_SLOTS`], and at least one more than the rows that `stay` when the next one comes.
     #[inline(always)]
-    pub(super) fn new(start: u32, tensors: u32, slots: u32) -> Self {
+    pub(super) fn new(start: u32, tensors: u32, slots: u32, stay: u32) -> Self {
         Self {
             start,
             tensors,
             slots,
+            stay,
             next: 0,
             of: PhantomData,
         }
@@ -36,7 +39,7 @@ impl<A: Access, const V: usize> Ring<A, V> {
     /// Rows on their way behind the one that comes next.
     #[inline(always)]
     pub(super) fn behind(&self) -> u32 {
-        self.slots.max(1) - 1
+        self.slots.max(1 + self.stay) - 1 - self.stay
     }
 
     /// The slot of the row that is so many behind the next one.
@@ -46,12 +49,14 @@ impl<A: Access, const V: usize> Ring<A, V> {
         if slot < self.slots { slot } else { slot - self.slots }
     }
 
-    /// Where a slot has the thread's part `v` of one of the tensors.
+    /// A slot, by its number.
     #[inline(always)]
-    fn place(&self, slot: u32, tensor: u32, v: usize) -> Shared<u32> {
-        let access = (slot * self.tensors + tensor) * V as u32 + v as u32;
-        let own = access * simt::block_threads() + simt::thread_index();
-        Shared::at(self.start + own * A::KEPT_BYTES)
+    fn place(&self, slot: u32) -> Slot<A, V> {
+        Slot {
+            start: self.start,
+            tensor: slot * self.tensors,
+            of: PhantomData,
+        }
     }
 
     /// Sets part `v` of a tensor's row on its way to a slot.
@@ -62,7 +67,7 @@ impl<A: Access, const V: usize> Ring<A, V> {
     #[inline(always)]
     pub(super) unsafe fn fetch<T: Data>(&self, slot: u32, tensor: u32, v: usize, from: *const T) {
         // SAFETY: the caller's; the place is this thread's.
-        unsafe { A::fetch(self.place(slot, tensor, v), from) };
+        unsafe { A::fetch(self.place(slot).place(tensor, v), from) };
     }
 
     /// Ends what belongs to a row.
@@ -81,20 +86,45 @@ impl<A: Access, const V: usize> Ring<A, V> {
         }
     }
 
-    /// Part `v` of a tensor's row that has come.
+    /// Where the row is that has come, until its slot is fetched to again: when as many have come after it as stay, and one more.
+    #[inline(always)]
+    pub(super) fn arrived(&self) -> Slot<A, V> {
+        self.place(self.next)
+    }
+
+    /// Goes on to the row behind.
+    #[inline(always)]
+    pub(super) fn advance(&mut self) {
+        self.next = self.slot(1);
+    }
+}
+
+/// A row in shared memory.
+pub(super) struct Slot<A, const V: usize> {
+    /// Where the slots start.
+    start: u32,
+    /// Tensors in the slots before this one.
+    tensor: u32,
+    of: PhantomData<A>,
+}
+
+impl<A: Access, const V: usize> Slot<A, V> {
+    /// Where the thread's part `v` of one of the tensors is.
+    #[inline(always)]
+    fn place(&self, tensor: u32, v: usize) -> Shared<u32> {
+        let access = (self.tensor + tensor) * V as u32 + v as u32;
+        let own = access * simt::block_threads() + simt::thread_index();
+        Shared::at(self.start + own * A::KEPT_BYTES)
+    }
+
+    /// The thread's part `v` of one of the tensors.
     ///
     /// # Safety
     ///
     /// This thread has fetched it, and waited for it.
     #[inline(always)]
-    pub(super) unsafe fn arrived<T: Data>(&self, tensor: u32, v: usize) -> A::Raw<T> {
+    pub(super) unsafe fn part<T: Data>(&self, tensor: u32, v: usize) -> A::Raw<T> {
         // SAFETY: the caller's.
-        unsafe { A::kept(self.place(self.next, tensor, v)) }
-    }
-
-    /// Goes on to the row behind, after this one has been read.
-    #[inline(always)]
-    pub(super) fn advance(&mut self) {
-        self.next = self.slot(1);
+        unsafe { A::kept(self.place(tensor, v)) }
     }
 }

@@ -46,6 +46,12 @@ impl<T: Data, A: Access, const V: usize> Held<'_, T, A, V> {
     }
 }
 
+/// Adds a distance and its square.
+#[inline(always)]
+fn add_distance((sum, squares): (f32, f32), d: f32) -> (f32, f32) {
+    (sum + d, d.mul_add(d, squares))
+}
+
 /// Where mean and rstd come from, as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
@@ -107,11 +113,13 @@ impl About {
         mean_of: MeanOf,
         team: &mut G,
     ) -> Self {
-        let (sum, squares) = row.fold((0.0, 0.0), |(sum, squares), x| {
-            let d = x - number;
-            (sum + d, d.mul_add(d, squares))
-        });
-        let [sum, squares] = team.sum_pair([sum, squares]);
+        let (sum, squares) = row.fold((0.0, 0.0), |sums, x| add_distance(sums, x - number));
+        Self::new(team.sum_pair([sum, squares]), mean_of)
+    }
+
+    /// From the sums over the row.
+    #[inline(always)]
+    fn new([sum, squares]: [f32; 2], mean_of: MeanOf) -> Self {
         let rest = mean_of.all(sum);
         let m2 = (-rest).mul_add(sum, squares);
         Self {
@@ -119,6 +127,71 @@ impl About {
             m2,
             kept: m2 >= DIGITS_KEPT * squares,
         }
+    }
+
+    /// The mean, and what normalizes, where distances are from this number.
+    #[inline(always)]
+    fn conclude(self, number: f32, mean_of: MeanOf, eps: f32) -> (f32, Normalizer<f32>) {
+        let [centre, rest] = two_sum(number, self.rest);
+        let rstd = mean_of.rstd(not_below_zero(self.m2), eps);
+        let offset = if rest == 0.0 { 0.0 } else { -rest * rstd };
+        (centre + rest, Normalizer { centre, rstd, offset })
+    }
+}
+
+/// Statistics by sums that come some time after they were sent.
+pub trait Summed: Statistics {
+    /// Adds a part of a row to the thread's sums, about a number.
+    #[doc(hidden)]
+    fn add<T: Data, A: Access>(sums: [f32; 2], part: A::Raw<T>, number: f32) -> [f32; 2];
+
+    /// The mean that is saved, and what normalizes, from the sums over the row; with the number that the sums should be taken about once
+    /// more instead, where digits were lost.
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn conclude<T: Data, const V: usize>(
+        sums: [f32; 2],
+        number: f32,
+        args: &Args<T>,
+    ) -> (f32, Normalizer<f32>, Option<f32>);
+}
+
+impl Summed for Centred {
+    #[inline(always)]
+    fn add<T: Data, A: Access>([sum, squares]: [f32; 2], part: A::Raw<T>, number: f32) -> [f32; 2] {
+        let sums = A::unpack::<T>(part).fold((sum, squares), |sums, x| add_distance(sums, x - number));
+        sums.into()
+    }
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    fn conclude<T: Data, const V: usize>(
+        sums: [f32; 2],
+        number: f32,
+        args: &Args<T>,
+    ) -> (f32, Normalizer<f32>, Option<f32>) {
+        let mean_of = MeanOf::new::<V>(args.columns);
+        let about = About::new(sums, mean_of);
+        let (mean, normalizer) = about.conclude(number, mean_of, args.eps);
+        (mean, normalizer, (!about.kept).then_some(number + about.rest))
+    }
+}
+
+impl Summed for Uncentred {
+    #[inline(always)]
+    fn add<T: Data, A: Access>([squares, _]: [f32; 2], part: A::Raw<T>, _number: f32) -> [f32; 2] {
+        [A::unpack::<T>(part).fold(squares, |sum, x: f32| x.mul_add(x, sum)), 0.0]
+    }
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    fn conclude<T: Data, const V: usize>(
+        [squares, _]: [f32; 2],
+        _number: f32,
+        args: &Args<T>,
+    ) -> (f32, Normalizer<f32>, Option<f32>) {
+        let rstd = MeanOf::new::<V>(args.columns).rstd(squares, args.eps);
+        (0.0, uncentred(rstd), None)
     }
 }
 
@@ -150,10 +223,7 @@ impl Statistics for Centred {
                 break About::measure(row, shift, mean_of, team);
             }
         };
-        let [centre, rest] = two_sum(shift, about.rest);
-        let rstd = mean_of.rstd(not_below_zero(about.m2), args.eps);
-        let offset = if rest == 0.0 { 0.0 } else { -rest * rstd };
-        (centre + rest, Normalizer { centre, rstd, offset })
+        about.conclude(shift, mean_of, args.eps)
     }
 }
 
@@ -168,11 +238,8 @@ impl Statistics for Uncentred {
         args: &Args<T>,
         team: &mut G,
     ) -> (f32, Normalizer<f32>) {
-        let sum = row.fold(0.0, |sum, x: f32| x.mul_add(x, sum));
-        (
-            0.0,
-            uncentred(MeanOf::new::<V>(args.columns).rstd(team.sum(sum), args.eps)),
-        )
+        let squares = team.sum(row.fold(0.0, |sum, x: f32| x.mul_add(x, sum)));
+        (0.0, uncentred(MeanOf::new::<V>(args.columns).rstd(squares, args.eps)))
     }
 }
 

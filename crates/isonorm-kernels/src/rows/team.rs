@@ -1,9 +1,10 @@
-//! The threads that own a row, and hold it: some lanes of a warp, a block, or the blocks of a cluster.
+//! The threads that own a row, and hold it: some lanes of a warp, a block, the blocks of a cluster, or blocks of the whole chip.
 
 use super::access::{Access, Data};
 use super::parameters::{Map, Parameters, at_least_one};
 use crate::block::{self, Scratch};
 use crate::cluster;
+use crate::grid::{self, Peers};
 use crate::simt::{self, WARP};
 use crate::warp;
 
@@ -16,9 +17,11 @@ pub enum Owner {
     Block,
     /// The blocks of a cluster, which hold the row.
     Blocks,
+    /// Blocks of the grid, which hold the row: up to the registers of the whole chip.
+    Chip,
     /// A block that does not hold the row.
     Alone,
-    /// Blocks of the grid.
+    /// Blocks of the grid that do not hold the row.
     Grid,
 }
 
@@ -40,8 +43,12 @@ pub trait Team: Owns + Sized {
     /// shared memory and no other block of the multiprocessor reads the same.
     type Parameters<M: Map, T: Data, A: Access, const V: usize>: Parameters<T, A, V>;
 
-    /// The team of this thread.
-    fn new() -> Self;
+    /// The team of this thread, with the blocks that share its rows.
+    ///
+    /// # Safety
+    ///
+    /// See [`Peers`], where the team spans several blocks of the grid.
+    unsafe fn new(peers: Peers) -> Self;
 
     /// Threads of a team.
     fn threads(&self) -> u32;
@@ -82,7 +89,7 @@ impl<const LANES: u32> Team for Lanes<LANES> {
     type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 8>;
 
     #[inline(always)]
-    fn new() -> Self {
+    unsafe fn new(_peers: Peers) -> Self {
         Self
     }
 
@@ -143,7 +150,7 @@ impl Team for Block {
     type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 8>;
 
     #[inline(always)]
-    fn new() -> Self {
+    unsafe fn new(_peers: Peers) -> Self {
         Self {
             scratch: Scratch::at_start(),
         }
@@ -220,7 +227,7 @@ impl Team for Blocks {
     type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 16>;
 
     #[inline(always)]
-    fn new() -> Self {
+    unsafe fn new(_peers: Peers) -> Self {
         Self {
             scratch: cluster::Scratch::at_start(),
         }
@@ -260,6 +267,93 @@ impl Team for Blocks {
     #[inline(always)]
     fn sum_pair(&mut self, pair: [f32; 2]) -> [f32; 2] {
         cluster::sum_pair(pair, &mut self.scratch)
+    }
+
+    #[inline(always)]
+    fn any(&self, of_team: bool) -> bool {
+        of_team
+    }
+}
+
+/// Blocks of the grid, all of which run at the same time.
+pub struct Chip {
+    scratch: grid::Scratch,
+    blocks: u32,
+    /// Which team of the grid this is, and which of its blocks.
+    team: u32,
+    block: u32,
+}
+
+impl Chip {
+    /// As [`grid::send_pair`].
+    #[inline(always)]
+    pub fn send_pair(&mut self, pair: [f32; 2]) -> grid::Sent {
+        grid::send_pair(pair, &mut self.scratch)
+    }
+
+    /// As [`grid::receive_pair`].
+    #[inline(always)]
+    pub fn receive_pair(&mut self, sent: &grid::Sent) -> [f32; 2] {
+        grid::receive_pair(sent, &mut self.scratch)
+    }
+}
+
+impl Owns for Chip {
+    const OWNER: Owner = Owner::Chip;
+}
+
+impl Team for Chip {
+    const SHARED_BYTES: u32 = grid::SCRATCH_BYTES;
+    const RING: bool = true;
+    type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 32>;
+
+    #[inline(always)]
+    unsafe fn new(peers: Peers) -> Self {
+        let blocks = at_least_one(peers.blocks);
+        let (team, block) = (simt::block_index() / blocks, simt::block_index() % blocks);
+        Self {
+            // SAFETY: the caller's.
+            scratch: unsafe { grid::Scratch::at_start(peers, team, block) },
+            blocks: blocks.get(),
+            team,
+            block,
+        }
+    }
+
+    #[inline(always)]
+    fn threads(&self) -> u32 {
+        self.blocks * simt::block_threads()
+    }
+
+    #[inline(always)]
+    fn rank(&self) -> u32 {
+        self.block * simt::block_threads() + simt::thread_index()
+    }
+
+    #[inline(always)]
+    fn first_row(&self) -> u64 {
+        self.team.into()
+    }
+
+    #[inline(always)]
+    fn own_row(&self) -> u32 {
+        0
+    }
+
+    #[inline(always)]
+    fn row_step(&self) -> u64 {
+        (simt::grid_blocks() / at_least_one(self.blocks)).into()
+    }
+
+    #[inline(always)]
+    fn sum(&mut self, value: f32) -> f32 {
+        let [sum, _] = self.sum_pair([value, 0.0]);
+        sum
+    }
+
+    #[inline(always)]
+    fn sum_pair(&mut self, pair: [f32; 2]) -> [f32; 2] {
+        grid::sum_pair(pair, &mut self.scratch)
     }
 
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! What a backward kernel is run on, and the run.
 
+use isonorm_kernels::grid::message_words;
 use isonorm_kernels::interpreter::{Buffers, Launch};
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::backward::Args;
@@ -16,7 +17,7 @@ const EPS: f64 = 1e-5;
 pub struct Case<T> {
     pub kernel: Kernel<Args<T>>,
     pub threads: u32,
-    pub cluster: u32,
+    pub blocks: u32,
     /// Rows that come ahead.
     pub slots: u32,
     pub rows: usize,
@@ -32,9 +33,13 @@ pub struct Case<T> {
     pub seed: u64,
 }
 
-/// Blocks of a cluster, where clusters own rows.
-pub fn cluster(key: &Key) -> u32 {
-    if key.owner == Owner::Blocks { 2 } else { 1 }
+/// Blocks that own a row.
+pub fn blocks(key: &Key) -> u32 {
+    match key.owner {
+        Owner::Blocks => 2,
+        Owner::Chip => 3,
+        _ => 1,
+    }
 }
 
 /// Numbers that start at an address aligned to 16 bytes, after `lead` of them.
@@ -64,20 +69,19 @@ impl<T: Copy + Default> Tensor<T> {
 impl<T: Data> Case<T> {
     pub fn new(kernel: Kernel<Args<T>>, threads: u32, columns: usize) -> Self {
         let by_run = kernel.key.sharing == Sharing::ByRun;
-        let cluster = cluster(&kernel.key);
+        let blocks = blocks(&kernel.key);
         Self {
             kernel,
             threads,
-            cluster,
-            slots: if kernel.key.has_slots() {
-                1 + columns as u32 % MOST_SLOTS
-            } else {
-                0
+            blocks,
+            slots: match kernel.key.least_slots() {
+                0 => 0,
+                least => (least + columns as u32 % MOST_SLOTS).min(MOST_SLOTS),
             },
             rows: if by_run { 6 } else { 7 },
             columns,
             runs: if by_run {
-                (cluster * threads / WARP) as usize
+                (blocks * threads / WARP) as usize
             } else {
                 columns
             },
@@ -164,7 +168,7 @@ pub struct Output<T> {
 pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
     let poison = T::from_acc(f32::NAN);
     let key = &case.kernel.key;
-    assert!(key.fits(case.columns as u64, (case.threads, case.cluster), size_of::<T>() as u32));
+    assert!(key.fits(case.columns as u64, (case.threads, case.blocks), size_of::<T>() as u32));
     let elements = case.rows * case.columns;
     let mut output = Output {
         dx: Tensor::new(elements, case.lead(), || poison),
@@ -181,6 +185,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         Sharing::ByRun => (case.rows / case.sets) as u32,
     };
     let mut parts = [0, 1].map(|_| Tensor::new(count as usize * case.parameters(), 0, || f32::NAN));
+    let mut messages = Tensor::new((teams * message_words(case.blocks)) as usize, 0, || 0);
     let [weight_parts, bias_parts] = &mut parts;
     let mut buffers = Buffers::new();
     let dx = buffers.writable("dx", output.dx.get_mut());
@@ -239,11 +244,17 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         dresidual_stride: stride,
         activation: case.activation.into(),
         slots: case.slots,
+        blocks: case.blocks,
+        messages: buffers.writable("messages", messages.get_mut()),
     };
-    let launch = Launch::new(teams * case.cluster, case.threads)
-        .cluster(case.cluster)
+    let launch = Launch::new(teams * case.blocks, case.threads)
         .shared_bytes(key.shared_bytes(case.threads, case.slots))
         .seed(case.seed);
+    let launch = match key.owner {
+        Owner::Blocks => launch.cluster(case.blocks),
+        Owner::Chip => launch.resident(),
+        _ => launch,
+    };
     // SAFETY: the interpreter checks every access.
     let report = launch.run(&buffers, || unsafe { (case.kernel.run)(&args) });
     report.unwrap_or_else(|fault| panic!("{}: {fault}", case.kernel.name));
@@ -262,6 +273,7 @@ fn add_up<T: Data>(case: &Case<T>, count: u32, parts: &[Tensor<f32>; 2], gradien
         dweight: buffers.writable("dweight", dweight).cast(),
         dbias: buffers.writable("dbias", dbias).cast(),
         parts: count.into(),
+        warps: if case.seed.is_multiple_of(2) { 4 } else { 2 },
         columns: case.parameters() as u64,
         as_data: 0,
         of: std::marker::PhantomData,

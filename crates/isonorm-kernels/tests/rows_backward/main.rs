@@ -11,11 +11,11 @@ use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_math::{Activation, Bf16, F16};
 
-use case::{Case, cluster, input, run};
+use case::{Case, blocks, input, run};
 use expect::{F32_UNIT, check};
 
 fn lengths<T: Data>(kernel: &Kernel<Args<T>>, threads: u32) -> Vec<usize> {
-    let shape = (threads, cluster(&kernel.key));
+    let shape = (threads, blocks(&kernel.key));
     let fits = |columns: &usize| kernel.key.fits(*columns as u64, shape, size_of::<T>() as u32);
     let fitting: Vec<usize> = (1..20_000).filter(fits).collect();
     if kernel.key.sharing == Sharing::ByRun {
@@ -29,10 +29,9 @@ fn lengths<T: Data>(kernel: &Kernel<Args<T>>, threads: u32) -> Vec<usize> {
 
 fn every_kernel<T: Data>(unit: f64) {
     for kernel in backward_kernels::<T>() {
-        let threads: &[u32] = if matches!(kernel.key.owner, Owner::Block | Owner::Blocks) {
-            &[32, 160]
-        } else {
-            &[64]
+        let threads: &[u32] = match kernel.key.owner {
+            Owner::Lanes(_) => &[64],
+            _ => &[32, 160],
         };
         for &threads in threads {
             for columns in lengths(&kernel, threads) {

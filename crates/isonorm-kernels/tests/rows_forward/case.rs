@@ -1,5 +1,6 @@
 //! What a forward kernel is run on, and the run.
 
+use isonorm_kernels::grid::message_words;
 use isonorm_kernels::interpreter::{Buffers, Launch, Report};
 use isonorm_kernels::rows::Data;
 use isonorm_kernels::rows::access::Width;
@@ -85,7 +86,11 @@ fn copied<T: Copy + Default>(from: &Aligned<T>) -> Aligned<T> {
 impl<T: Data> Case<T> {
     pub fn new(kernel: Kernel<Args<T>>, threads: u32, columns: usize) -> Self {
         let by_run = kernel.key.sharing == Sharing::ByRun;
-        let blocks = if kernel.key.owner == Owner::Blocks { 2 } else { 1 };
+        let blocks = match kernel.key.owner {
+            Owner::Blocks => 2,
+            Owner::Chip => 3,
+            _ => 1,
+        };
         Self {
             kernel,
             threads,
@@ -102,10 +107,9 @@ impl<T: Data> Case<T> {
             activation: Activation::Identity,
             in_place: false,
             blocks,
-            kept: if kernel.key.has_slots() {
-                1 + columns as u32 % MOST_SLOTS
-            } else {
-                0
+            kept: match kernel.key.least_slots() {
+                0 => 0,
+                least => (least + columns as u32 % MOST_SLOTS).min(MOST_SLOTS),
             },
             seed: columns as u64,
         }
@@ -234,6 +238,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
     }
     let mut moments = vec![f32::NAN; 2 * 2 * case.blocks as usize * 3];
     let mut arrived = [0u32; 2];
+    let mut messages = Aligned::new((case.grid() / case.blocks * message_words(case.blocks)) as usize, |_| 0);
     let mut buffers = Buffers::new();
     let y = buffers.writable("y", output.y.slice_mut()).wrapping_add(case.lead);
     let stream = buffers
@@ -281,6 +286,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         kept: case.kept,
         moments: buffers.writable("moments", &mut moments),
         arrived: buffers.writable("arrived", &mut arrived),
+        messages: buffers.writable("messages", messages.slice_mut()),
     };
     let key = &case.kernel.key;
     let mut launch = Launch::new(case.grid(), case.threads)
@@ -288,7 +294,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         .seed(case.seed);
     launch = match key.owner {
         Owner::Blocks => launch.cluster(case.blocks),
-        Owner::Grid => launch.resident(),
+        Owner::Grid | Owner::Chip => launch.resident(),
         _ => launch,
     };
     // SAFETY: the interpreter checks every access.

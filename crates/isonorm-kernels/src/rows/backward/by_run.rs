@@ -33,7 +33,8 @@ const WARPS_OF_LANE: usize = (MOST_BLOCKS * MOST_WARPS / WARP) as usize;
 /// As for [`backward`](super::backward).
 #[inline(always)]
 pub unsafe fn by_run<T: Data, S: Spec<Team = Blocks, Map = ByRun>, const V: usize>(args: &Args<T>) {
-    let mut team = Blocks::new();
+    // SAFETY: the caller's.
+    let mut team = unsafe { Blocks::new(args.peers()) };
     let walk = Walk::<T, S, V>::new(args, &team);
     let mut runs = ByRuns::new::<T, S, V>(&walk, &team);
     // SAFETY: the caller's.

@@ -126,15 +126,16 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     pub(super) unsafe fn arrived(&self, ring: &mut Ring<S::Access, V>, row: u64) -> Loaded<T, S::Access, V> {
         let mut loaded = Loaded::nothing();
         ring.wait();
+        let slot = ring.arrived();
         if row < self.args.rows {
             unrolled::<V>(|v| {
                 if self.has(v) {
                     // SAFETY: this thread has fetched it.
                     unsafe {
-                        loaded.x[v] = ring.arrived::<T>(0, v);
-                        loaded.dy[v] = ring.arrived::<T>(1, v);
+                        loaded.x[v] = slot.part::<T>(0, v);
+                        loaded.dy[v] = slot.part::<T>(1, v);
                         if self.has_residual() {
-                            loaded.residual[v] = ring.arrived::<T>(2, v);
+                            loaded.residual[v] = slot.part::<T>(2, v);
                         }
                     }
                 }

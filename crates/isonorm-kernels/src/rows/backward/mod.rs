@@ -8,13 +8,15 @@
 //! z is computed again from x, with the mean and rstd that the forward pass saved. Of a residual stream x is the stream, and the
 //! gradient that comes in for it is added to dx, which is then that of both summands.
 //!
-//! With [`Spec::AHEAD`], x and dy of the rows that come next are on their way to shared memory.
+//! With [`Spec::AHEAD`], x and dy of the rows that come next are on their way to shared memory. Blocks of the whole chip finish each
+//! row when the sums of the next one are on their way: see [`gradients_later`].
 //!
 //! The gradients of weight and bias are sums over rows: a team adds up its own in registers, a block those of its teams, and
 //! [`gather`](super::gather) those of blocks, or clusters, in a fixed order. Where runs of columns share a weight and bias, see
 //! [`by_run`].
 
 pub mod by_run;
+pub mod gradients_later;
 mod held;
 mod sums;
 
@@ -32,6 +34,7 @@ use super::parameters::{Affine, Parameters};
 use super::ring::Ring;
 use super::statistics::{MeanOf, Op, Statistics};
 use super::team::Team;
+use crate::grid::Peers;
 use crate::simt;
 
 /// Weight and bias as a thread has them.
@@ -85,6 +88,20 @@ pub struct Args<T> {
     pub activation: Told,
     /// Rows that shared memory has room for, where they come ahead: at least 1, at most [`MOST_SLOTS`](super::ring::MOST_SLOTS).
     pub slots: u32,
+    /// Blocks of the grid that share a row.
+    pub blocks: u32,
+    /// Where these leave messages for each other, see [`Peers`]; or null.
+    pub messages: *mut u32,
+}
+
+impl<T> Args<T> {
+    #[inline(always)]
+    fn peers(&self) -> Peers {
+        Peers {
+            messages: self.messages,
+            blocks: self.blocks,
+        }
+    }
 }
 
 /// Computes the gradients of the rows. For a grid of any size; with given statistics they are constants.
@@ -94,7 +111,8 @@ pub struct Args<T> {
 /// As for [`forward`](super::forward::forward).
 #[inline(always)]
 pub unsafe fn backward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<T>) {
-    let mut team = S::Team::new();
+    // SAFETY: the caller's.
+    let mut team = unsafe { S::Team::new(args.peers()) };
     let walk = Walk::<T, S, V>::new(args, &team);
     // SAFETY: the caller's.
     unsafe {
@@ -166,7 +184,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         let own_row = u64::from(team.own_row());
         // SAFETY: the caller's.
         let mut ahead = unsafe { self.normalizer(first_row + own_row) };
-        let mut ring = Ring::new(S::Team::SHARED_BYTES, S::Epilogue::CLASS.tensors(), args.slots);
+        let mut ring = Ring::new(S::Team::SHARED_BYTES, S::Epilogue::CLASS.tensors(), args.slots, 0);
         let behind = ring.behind();
         if S::AHEAD {
             let mut rows = 0;

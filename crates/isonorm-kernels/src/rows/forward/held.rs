@@ -161,14 +161,15 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
             ..Loaded::nothing()
         };
         ring.wait();
+        let slot = ring.arrived();
         if row < self.args.rows {
             unrolled::<V>(|v| {
                 if self.has(v) {
                     // SAFETY: this thread has fetched it.
                     unsafe {
-                        loaded.x[v] = ring.arrived::<T>(0, v);
+                        loaded.x[v] = slot.part::<T>(0, v);
                         if self.has_residual() {
-                            loaded.residual[v] = ring.arrived::<T>(1, v);
+                            loaded.residual[v] = slot.part::<T>(1, v);
                         }
                     }
                 }

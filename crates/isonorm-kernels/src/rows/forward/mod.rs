@@ -7,9 +7,11 @@
 //! Or, as a pre-norm transformer has it, `stream = x + residual` is written too, and is what is normalized.
 //!
 //! A team walks over its rows: what all rows share stays in its registers, and with [`Spec::AHEAD`] the next row is on its way
-//! while this one is reduced: to registers, or, where the blocks of a cluster wait for each other, several to shared memory.
+//! while this one is reduced: to registers, or, where the blocks of a cluster wait for each other, several to shared memory. Where
+//! blocks of the whole chip do, see [`later`].
 
 mod held;
+pub mod later;
 
 use core::marker::PhantomData;
 use core::num::NonZero;
@@ -24,6 +26,7 @@ use super::parameters::{Affine, Map, Parameters, at_least_one};
 use super::ring::Ring;
 use super::statistics::{Held, Statistics};
 use super::team::{Owns, Team};
+use crate::grid::Peers;
 use crate::simt;
 
 /// Weight and bias as a thread has them.
@@ -102,7 +105,7 @@ pub struct Args<T> {
     pub eps: f32,
     /// The activation, of the class that the kernel is for.
     pub activation: Told,
-    /// Blocks that share a row; for kernels of long rows, with these four.
+    /// Blocks of the grid that share a row.
     pub blocks: u32,
     /// Tiles of its share that a block keeps in shared memory, or rows that it has room for there, where they come ahead.
     pub kept: u32,
@@ -110,9 +113,21 @@ pub struct Args<T> {
     pub moments: *mut f32,
     /// `[grid / blocks]`, 0 before the launch: how many blocks have written theirs; or null.
     pub arrived: *mut u32,
+    /// Where blocks of the grid that hold a row leave messages for each other, see [`Peers`]; or null.
+    pub messages: *mut u32,
 }
 
-/// Normalizes the rows. For a grid of any size.
+impl<T> Args<T> {
+    #[inline(always)]
+    fn peers(&self) -> Peers {
+        Peers {
+            messages: self.messages,
+            blocks: self.blocks,
+        }
+    }
+}
+
+/// Normalizes the rows. For a grid of any size, or a multiple of the blocks that share a row.
 ///
 /// # Safety
 ///
@@ -120,7 +135,8 @@ pub struct Args<T> {
 /// the shared memory that the team needs, and rows are not longer than the team holds.
 #[inline(always)]
 pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<T>) {
-    let mut team = S::Team::new();
+    // SAFETY: the caller's.
+    let mut team = unsafe { S::Team::new(args.peers()) };
     let walk = Walk::<T, S, V>::new(args, &team);
     let (mut first_row, step) = (team.first_row(), team.row_step());
     let own_row = u64::from(team.own_row());
@@ -131,7 +147,7 @@ pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<
     // SAFETY: the caller's.
     let mut parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span, S::AHEAD) };
     let mut ahead = None;
-    let mut ring = Ring::new(S::Team::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.kept);
+    let mut ring = Ring::new(S::Team::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.kept, 0);
     let mut first = [T::default(); 2];
     if S::AHEAD && S::Team::RING {
         first = walk.first(first_row + own_row);

@@ -3,7 +3,7 @@
 
 use std::panic::Location;
 
-use crate::interpreter::world::{Copy, Source};
+use crate::interpreter::world::{Copy, Message, Source};
 use crate::interpreter::{Request, current};
 use crate::simt::{Shared, Transfer, Word};
 
@@ -117,6 +117,33 @@ pub unsafe fn counter_wait(counter: *const u32, value: u32) {
             place,
         });
     }
+}
+
+/// Leaves two values in global memory for all who wait for them by the tag.
+#[track_caller]
+pub unsafe fn message_send<T: Word>(place: *mut u32, values: [T; 2], tag: u32) {
+    let running = current();
+    let message = Message {
+        values: values.map(T::to_word),
+        tag,
+    };
+    running.expect(running.world().message_send(place.addr(), message), Location::caller());
+}
+
+/// Waits for the values that are left with this tag.
+#[track_caller]
+pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
+    let (running, at, address) = (current(), Location::caller(), place.addr());
+    let mut message = running.expect(running.world().message(address, tag), at);
+    if message.is_none() {
+        running.suspend(Request::Message {
+            address,
+            tag,
+            place: at,
+        });
+        message = running.expect(running.world().message(address, tag), at);
+    }
+    message.expect("a thread that is woken has a message").map(T::from_word)
 }
 
 /// Lets the next kernel of the stream start; nothing to do where kernels run one after the other.

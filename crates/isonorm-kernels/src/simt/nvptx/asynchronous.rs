@@ -150,6 +150,44 @@ pub unsafe fn counter_wait(counter: *const u32, value: u32) {
     }
 }
 
+/// Leaves two values in global memory for all who wait for them. Each is written at once with the tag, by which it is known: nothing
+/// else has to be ordered for that, and nothing waits for what was stored before.
+///
+/// # Safety
+///
+/// `place` is 16 bytes of global memory that may be written, aligned to 16 bytes, and used by message functions only. Whoever waits
+/// for what was left there before has received it.
+#[inline(always)]
+pub unsafe fn message_send<T: Word>(place: *mut u32, values: [T; 2], tag: u32) {
+    let [first, second] = values.map(|value| u64::from(tag) << 32 | u64::from(value.to_word()));
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("st.relaxed.gpu.global.v2.u64 [{}], {{{}, {}}};", in(reg64) place, in(reg64) first, in(reg64) second,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Waits for the values that are left with this tag, which no others have had there. The sender must be running: more blocks than
+/// fit the device hang.
+///
+/// # Safety
+///
+/// As for [`message_send`]; memory that nobody has sent to does not have the tag.
+#[inline(always)]
+pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
+    loop {
+        let (first, second): (u64, u64);
+        // SAFETY: the caller's.
+        unsafe {
+            asm!("ld.relaxed.gpu.global.v2.u64 {{{}, {}}}, [{}];", out(reg64) first, out(reg64) second, in(reg64) place,
+                options(nostack, preserves_flags));
+        }
+        if (first >> 32) as u32 == tag && (second >> 32) as u32 == tag {
+            return [T::from_word(first as u32), T::from_word(second as u32)];
+        }
+    }
+}
+
 /// Lets the next kernel of the stream start, if it was launched for that (compute capability 9.0).
 #[inline(always)]
 pub fn dependents_launch() {

@@ -9,7 +9,7 @@ use isonorm_kernels::rows::{Data, backward as gradients, forward as values, gath
 use isonorm_math::{Bf16, F16};
 
 use super::{BackwardPointers, ForwardPointers, Launcher};
-use crate::plan::gpu::rows::{Backward, Forward, Parameters, Sweeps};
+use crate::plan::gpu::rows::{Backward, Forward, Parameters, Sweeps, gather_warps};
 use crate::{DType, GpuPlan, Kernel, Result};
 
 /// Runs the kernel for the data's type.
@@ -118,6 +118,14 @@ unsafe fn forward_of<T: Data>(
         // SAFETY: the workspace starts with the counters.
         unsafe { launcher.zero(workspace, exchange.arrived_bytes)? };
     }
+    let messages = match rows.messages_bytes {
+        0 => ptr::null_mut(),
+        bytes => {
+            // SAFETY: the workspace is these messages.
+            unsafe { launcher.zero(workspace, bytes)? };
+            workspace as *mut u32
+        }
+    };
     let args = values::Args::<T> {
         x: p.x as *const T,
         residual: p.residual as *const T,
@@ -140,6 +148,7 @@ unsafe fn forward_of<T: Data>(
         kept: rows.kept,
         moments,
         arrived,
+        messages,
     };
     let [kernel] = planned else {
         unreachable!("a forward pass is one kernel")
@@ -164,6 +173,15 @@ unsafe fn backward_of<T: Data>(
         _ => (workspace + offset) as *mut f32,
     };
     let (of_weight, of_bias) = (sums(p.dweight, 0), sums(p.dbias, rows.sums_bytes));
+    let messages = match rows.messages_bytes {
+        0 => ptr::null_mut(),
+        bytes => {
+            let place = workspace + 2 * rows.sums_bytes;
+            // SAFETY: the workspace ends with these messages.
+            unsafe { launcher.zero(place, bytes)? };
+            place as *mut u32
+        }
+    };
     let args = gradients::Args::<T> {
         x: p.x as *const T,
         dy: p.dy as *const T,
@@ -186,6 +204,8 @@ unsafe fn backward_of<T: Data>(
         dresidual_stride: stride,
         activation: plan.desc().get_activation().into(),
         slots: rows.slots,
+        blocks: rows.blocks,
+        messages,
     };
     let first = &planned[0];
     // SAFETY: the plan's kernel is of this type.
@@ -224,6 +244,7 @@ unsafe fn gather_of<T: Data>(
         dbias: p.dbias as *mut u8,
         parts,
         columns,
+        warps: gather_warps(parts),
         as_data: as_data.into(),
         of: PhantomData,
     };

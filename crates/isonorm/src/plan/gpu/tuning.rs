@@ -9,12 +9,18 @@ use std::ops::RangeInclusive;
 /// range.
 type Shapes = &'static [(u32, RangeInclusive<u32>)];
 
-/// Rows that blocks own, in accesses of 16 bytes.
-pub(super) struct Blocks {
-    /// How many accesses.
-    pub(super) shapes: Shapes,
+/// Rows that a block owns, or several, in accesses of 16 bytes.
+pub(super) struct Shared {
+    /// How many accesses a thread makes to the row of a block.
+    pub(super) block: Shapes,
     /// Bytes of such a row, at most, where a cluster may own it.
     pub(super) most_bytes: u64,
+    /// The same for a row of a cluster, and threads of its blocks: with as few blocks as hold the row.
+    pub(super) cluster: Shapes,
+    /// Threads of a cluster's blocks, at most, where the whole chip may own the row.
+    pub(super) most_cluster_threads: u32,
+    /// How many accesses a thread makes to a row of the whole chip, threads of its blocks, and blocks, at most: tried in order.
+    pub(super) chip: &'static [(u32, u32, u32)],
 }
 
 /// Kernels that hold rows in registers.
@@ -22,20 +28,17 @@ pub(super) struct Registers {
     /// Threads of a block whose lanes own rows.
     pub(super) lanes_threads: u32,
     /// Rows of `f32`.
-    pub(super) wide: Blocks,
+    pub(super) wide: Shared,
     /// Rows of 16 bits whose mean is taken off: that takes longer than reading them.
-    pub(super) centred_16: Blocks,
+    pub(super) centred_16: Shared,
     /// Rows of 16 bits otherwise.
-    pub(super) other_16: Blocks,
+    pub(super) other_16: Shared,
     /// Accesses of 16 bytes, for smooth activations.
     pub(super) smooth: Shapes,
     /// Accesses of one element.
     pub(super) elements: Shapes,
     /// Rows for each multiprocessor below which a row gets as many threads as there are kernels for.
     pub(super) few_rows: u64,
-    /// How many accesses a thread makes to a row that a cluster owns, and threads of its blocks: tried in order, with as few
-    /// blocks as hold the row.
-    pub(super) blocks: Shapes,
     /// Rows that shared memory has room for, at most, where they come ahead there.
     pub(super) slots: u32,
     /// Accesses of 16 bytes to a row that lanes own, at most: a block of two warps does better with more.
@@ -47,11 +50,14 @@ pub(super) struct Registers {
     pub(super) least_rows: u64,
 }
 
+const FORWARD_CLUSTER: Shapes = &[(4, 64..=256), (4, 64..=512)];
+const FORWARD_CHIP: &[(u32, u32, u32)] = &[(8, 128, 64), (8, 256, u32::MAX), (8, 512, u32::MAX)];
+
 /// The forward pass.
 pub(super) const FORWARD: Registers = Registers {
     lanes_threads: 128,
-    wide: Blocks {
-        shapes: &[
+    wide: Shared {
+        block: &[
             (8, 64..=256),
             (2, 32..=256),
             (4, 32..=512),
@@ -59,9 +65,12 @@ pub(super) const FORWARD: Registers = Registers {
             (2, 32..=768),
         ],
         most_bytes: 32 << 10,
+        cluster: FORWARD_CLUSTER,
+        most_cluster_threads: 512,
+        chip: FORWARD_CHIP,
     },
-    centred_16: Blocks {
-        shapes: &[
+    centred_16: Shared {
+        block: &[
             (4, 64..=512),
             (2, 32..=256),
             (4, 32..=512),
@@ -69,45 +78,66 @@ pub(super) const FORWARD: Registers = Registers {
             (2, 32..=768),
         ],
         most_bytes: 32 << 10,
+        cluster: FORWARD_CLUSTER,
+        most_cluster_threads: 256,
+        chip: FORWARD_CHIP,
     },
-    other_16: Blocks {
-        shapes: &[(8, 64..=512), (2, 32..=256), (4, 32..=512), (2, 32..=768)],
+    other_16: Shared {
+        block: &[(8, 64..=512), (2, 32..=256), (4, 32..=512), (2, 32..=768)],
         most_bytes: 64 << 10,
+        cluster: FORWARD_CLUSTER,
+        most_cluster_threads: 256,
+        chip: FORWARD_CHIP,
     },
     smooth: &[(4, 64..=512), (2, 32..=512)],
     elements: &[(8, 128..=512), (8, 32..=512)],
     few_rows: 2,
-    blocks: &[(4, 64..=256), (4, 64..=512)],
     slots: 3,
     lanes_accesses: 96,
     waves: 8,
     least_rows: 1,
 };
 
-const BACKWARD_BLOCKS: Blocks = Blocks {
-    shapes: &[(2, 64..=512)],
+const BACKWARD_WIDE: Shared = Shared {
+    block: &[(2, 64..=512)],
     most_bytes: 16 << 10,
+    cluster: &[(2, 64..=256), (2, 64..=512)],
+    most_cluster_threads: 256,
+    chip: &[(4, 128, 64), (4, 256, u32::MAX)],
+};
+
+const BACKWARD_16: Shared = Shared {
+    most_cluster_threads: 512,
+    chip: &[(2, 128, 64), (2, 256, u32::MAX), (2, 512, u32::MAX)],
+    ..BACKWARD_WIDE
 };
 
 /// The backward pass, whose teams sum over their rows: as many as run at once.
 pub(super) const BACKWARD: Registers = Registers {
     lanes_threads: 256,
-    wide: BACKWARD_BLOCKS,
-    centred_16: BACKWARD_BLOCKS,
-    other_16: BACKWARD_BLOCKS,
+    wide: BACKWARD_WIDE,
+    centred_16: BACKWARD_16,
+    other_16: BACKWARD_16,
     smooth: &[(1, 32..=128), (2, 64..=512)],
     elements: &[(4, 128..=512), (4, 32..=512)],
     few_rows: 0,
-    blocks: &[(2, 64..=256), (2, 64..=512)],
     slots: 2,
     lanes_accesses: 96,
     waves: 1,
     least_rows: 2,
 };
 
+const BACKWARD_STRETCHES: Shared = Shared {
+    cluster: &[(4, 128..=256), (4, 128..=512)],
+    most_cluster_threads: 512,
+    ..BACKWARD_WIDE
+};
+
 /// The backward pass, where runs of columns share a weight and bias.
 pub(super) const BACKWARD_RUNS: Registers = Registers {
-    blocks: &[(4, 128..=256), (4, 128..=512)],
+    wide: BACKWARD_STRETCHES,
+    centred_16: BACKWARD_STRETCHES,
+    other_16: BACKWARD_STRETCHES,
     least_rows: 1,
     ..BACKWARD
 };
@@ -149,6 +179,8 @@ pub(super) const SWEEPS: Sweeps = Sweeps {
     least_share_bytes: 4 << 10,
 };
 
-/// Warps of a block that adds up what the blocks of a backward pass have summed, at most, and what each adds up at least.
-pub(super) const MOST_GATHER_WARPS: u64 = 16;
+/// What a warp adds up at least of what the blocks of a backward pass have summed, and warps that share the sums of a column at most.
 pub(super) const GATHER_PARTS: u64 = 8;
+pub(super) const MOST_GATHER_WARPS: u64 = 16;
+/// Warps of such a block, at least about; they have as many columns as they do not share.
+pub(super) const LEAST_GATHER_WARPS: u32 = 4;

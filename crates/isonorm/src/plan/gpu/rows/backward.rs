@@ -5,8 +5,8 @@ use isonorm_kernels::rows::gather;
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::simt::WARP;
 
-use super::super::tuning::{self, GATHER_PARTS, MOST_GATHER_WARPS, Registers};
-use super::registers::{Choice, by_block, by_blocks, by_lanes, kernel, slots, teams};
+use super::super::tuning::{self, GATHER_PARTS, LEAST_GATHER_WARPS, MOST_GATHER_WARPS, Registers};
+use super::registers::{Choice, by_block, by_blocks, by_chip, by_lanes, kernel, slots, teams};
 use super::{Backward, Kernel, MOST_BLOCKS, Rows, Schedule, Work};
 use crate::DType;
 
@@ -30,6 +30,10 @@ pub(super) fn blocks(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> 
     }
 }
 
+pub(super) fn chip(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    by_chip(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice, &tuning::BACKWARD))
+}
+
 fn schedule(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> Schedule {
     let slots = slots(rows, choice, tuning);
     let teams = teams(rows, choice, tuning, slots);
@@ -41,8 +45,11 @@ fn schedule(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> Schedule {
             (rows.rows / sets, sets * u64::from(rows.parameters.runs))
         }
     };
-    let sums_bytes = (parts * gradients) as usize * size_of::<f32>();
-    let sums_bytes = sums_bytes.next_multiple_of(REGION_BYTES);
+    let sums_bytes = match rows.has_parameters {
+        true => ((parts * gradients) as usize * size_of::<f32>()).next_multiple_of(REGION_BYTES),
+        false => 0,
+    };
+    let messages_bytes = choice.messages_bytes(teams);
     let mut kernels = vec![kernel(rows, choice, teams, slots)];
     let mut schedule = Schedule {
         work: Work::Backward(Backward {
@@ -53,14 +60,15 @@ fn schedule(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> Schedule {
             gradients,
             slots,
             sums_bytes,
+            blocks: choice.blocks,
+            messages_bytes,
         }),
-        workspace_bytes: 0,
+        workspace_bytes: 2 * sums_bytes + messages_bytes,
         again_bytes: 0,
         kernels: Vec::new(),
     };
     if rows.has_parameters {
         kernels.push(gather(rows.dtype, parts, gradients));
-        schedule.workspace_bytes = 2 * sums_bytes;
         // Written and read.
         schedule.again_bytes = 2 * 2 * sums_bytes as u64;
     }
@@ -68,11 +76,17 @@ fn schedule(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> Schedule {
     schedule
 }
 
-/// A warp's width of columns a block, for the weight and for the bias in turn; warps that share the parts of a column.
+/// Warps that share the parts of a column.
+pub(crate) fn gather_warps(parts: u64) -> u32 {
+    parts.div_ceil(GATHER_PARTS).clamp(1, MOST_GATHER_WARPS) as u32
+}
+
+/// Blocks take the weight and the bias in turn; each has a warp's width of columns for as many warps as share their parts.
 pub(super) fn gather(dtype: DType, parts: u64, columns: u64) -> Kernel {
-    let blocks = 2 * columns.div_ceil(WARP.into());
-    let warps = parts.div_ceil(GATHER_PARTS).clamp(1, MOST_GATHER_WARPS);
-    let threads = warps as u32 * WARP;
+    let warps = gather_warps(parts);
+    let groups = (LEAST_GATHER_WARPS / warps).max(1);
+    let threads = groups * warps * WARP;
+    let blocks = 2 * columns.div_ceil((groups * WARP).into());
     Kernel {
         family: "rows_gather",
         dtype,

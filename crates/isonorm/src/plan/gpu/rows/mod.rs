@@ -8,13 +8,14 @@ mod sweeps;
 
 use std::sync::OnceLock;
 
+pub(crate) use self::backward::gather_warps;
+
 use isonorm_kernels::modules::ROWS;
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::{Key, Pass, backward_kernels, kernels, sweep_kernels};
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::statistics::Op;
-use isonorm_kernels::rows::team::Owner;
 
 use super::occupancy::blocks_per_sm;
 use super::{GpuProperties, GpuSchedule, Kernel, MOST_BLOCKS, Schedule, Work, taken};
@@ -36,6 +37,8 @@ pub(crate) struct Forward {
     pub(crate) kept: u32,
     /// Where blocks of the grid exchange moments.
     pub(crate) exchange: Option<Exchange>,
+    /// Bytes of the workspace for messages between blocks that hold a row; zero before the launch.
+    pub(crate) messages_bytes: usize,
 }
 
 /// The workspace of an exchange over the grid.
@@ -62,6 +65,10 @@ pub(crate) struct Backward {
     pub(crate) slots: u32,
     /// Bytes of one of these two in the workspace: the weight's first.
     pub(crate) sums_bytes: usize,
+    /// Blocks that hold a row.
+    pub(crate) blocks: u32,
+    /// Bytes behind those two for messages between blocks; zero before the launch.
+    pub(crate) messages_bytes: usize,
 }
 
 /// What the kernels of a backward pass in two sweeps are told besides pointers.
@@ -170,6 +177,7 @@ const FORWARD: Ways = &[
     ("rows/lanes", registers::lanes),
     ("rows/block", registers::block),
     ("rows/blocks", registers::blocks),
+    ("rows/chip", registers::chip),
     ("rows/alone", long::alone),
     ("rows/grid", long::grid),
     ("rows/stream", long::stream),
@@ -178,6 +186,7 @@ const BACKWARD: Ways = &[
     ("rows/lanes", backward::lanes),
     ("rows/block", backward::block),
     ("rows/blocks", backward::blocks),
+    ("rows/chip", backward::chip),
     ("rows/sweeps", sweeps::plan),
 ];
 
@@ -309,7 +318,7 @@ impl<'a> Rows<'a> {
     /// Whether the kernel, of runs of columns, does for columns that have no parameters: it keeps nothing from row to row, and so
     /// takes fewer registers.
     fn may_be_by_run(&self, key: &Key) -> bool {
-        key.owner == Owner::Blocks && key.sharing == Sharing::ByRun && !self.has_parameters
+        key.spans_blocks() && key.sharing == Sharing::ByRun && !self.has_parameters
     }
 
     /// Whether the GPU has clusters, for which kernels need such a compute capability.
@@ -363,6 +372,7 @@ impl<'a> Rows<'a> {
             blocks: 1,
             kept: 0,
             exchange: None,
+            messages_bytes: 0,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Rows that their team holds in registers: who owns a row, and how many teams there are.
 //!
-//! The fewest threads that hold a row: lanes of a warp, else a block, else the blocks of a cluster.
+//! The fewest threads that hold a row: lanes of a warp, else a block, else the blocks of a cluster, else blocks of the whole chip.
 
 use std::ops::RangeInclusive;
 
+use isonorm_kernels::grid::message_words;
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::{Key, Pass};
@@ -13,18 +14,36 @@ use isonorm_kernels::rows::statistics::Op;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
-use super::super::tuning::{self, Registers};
+use super::super::tuning::{self, Registers, Shared};
 use super::{Forward, Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Work};
 
 /// Blocks of a cluster: every GPU that has clusters has these.
 const CLUSTERS: [u32; 3] = [2, 4, 8];
 
-/// A kernel that holds the rows, the threads of its blocks, and the blocks of a cluster.
+/// A kernel that holds the rows, the threads of its blocks, and how many of these hold a row.
 #[derive(Clone, Copy)]
 pub(super) struct Choice {
     pub(super) listed: &'static Listed,
     pub(super) threads: u32,
-    pub(super) cluster: u32,
+    pub(super) blocks: u32,
+}
+
+impl Choice {
+    /// Blocks of a cluster.
+    fn cluster(&self) -> u32 {
+        match self.listed.key.owner {
+            Owner::Blocks => self.blocks,
+            _ => 1,
+        }
+    }
+
+    /// Bytes of the messages that so many teams leave for each other, before the launch 0.
+    pub(super) fn messages_bytes(&self, teams: u64) -> usize {
+        match self.listed.key.owner {
+            Owner::Chip => teams as usize * message_words(self.blocks) as usize * size_of::<u32>(),
+            _ => 0,
+        }
+    }
 }
 
 pub(super) fn lanes(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
@@ -37,6 +56,10 @@ pub(super) fn block(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
 
 pub(super) fn blocks(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     by_blocks(rows, width, &tuning::FORWARD).map(|choice| schedule(rows, choice))
+}
+
+pub(super) fn chip(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    by_chip(rows, width, &tuning::FORWARD).map(|choice| schedule(rows, choice))
 }
 
 /// The fewest lanes that hold a row.
@@ -57,7 +80,7 @@ pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
     Ok(Choice {
         listed,
         threads,
-        cluster: 1,
+        blocks: 1,
     })
 }
 
@@ -65,14 +88,10 @@ pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
 /// as long as others do; with few rows, that of the most threads.
 pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
     let smooth = width == Width::Vector && !Class::Piecewise.has(rows.activation);
-    let blocks = match (rows.bytes(), rows.op) {
-        (4, _) => &tuning.wide,
-        (_, Op::Layer) => &tuning.centred_16,
-        _ => &tuning.other_16,
-    };
+    let blocks = tuning.of(rows);
     let shapes = match width {
         Width::Vector if smooth => tuning.smooth,
-        Width::Vector => blocks.shapes,
+        Width::Vector => blocks.block,
         Width::Element => tuning.elements,
     };
     let kernels = rows.kernels(width);
@@ -98,7 +117,7 @@ pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
     Ok(Choice {
         listed,
         threads,
-        cluster: 1,
+        blocks: 1,
     })
 }
 
@@ -116,22 +135,62 @@ pub(super) fn by_blocks(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Re
             Some(Choice {
                 listed,
                 threads: threads(rows, listed, range, cluster)?,
-                cluster,
+                blocks: cluster,
             })
         })
     };
-    let mut shapes = tuning.blocks.iter();
+    let mut shapes = tuning.of(rows).cluster.iter();
     let found = shapes.find_map(|(accesses, range)| {
         let mut clusters = CLUSTERS.into_iter();
         clusters.find_map(|cluster| choice(*accesses, range, cluster))
     });
-    found.ok_or_else(|| does_not_hold(rows, "the blocks of a cluster", width))
+    let choice = found.ok_or_else(|| does_not_hold(rows, "the blocks of a cluster", width))?;
+    if choice.threads > tuning.of(rows).most_cluster_threads && by_chip(rows, width, tuning).is_ok() {
+        let Choice { threads, blocks, .. } = choice;
+        return Err(format!(
+            "blocks of the whole chip do better than a cluster of {blocks} of {threads} threads"
+        ));
+    }
+    Ok(choice)
 }
 
-/// The fewest threads in the range with which a block, or the blocks of a cluster, hold a row.
-fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>, cluster: u32) -> Option<u32> {
+/// The first shape with which blocks that run at the same time hold a row, and leave no multiprocessor without one; with few rows
+/// that of the most blocks.
+pub(super) fn by_chip(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
+    let kernels = rows.kernels(width);
+    let kernels = kernels.iter().filter(|listed| listed.key.owner == Owner::Chip);
+    if kernels.clone().next().is_none() {
+        return Err("there is no such kernel for blocks of the grid".into());
+    }
+    let choice = |&(accesses, most_threads, most_blocks): &(u32, u32, u32)| {
+        let mut of_shape = kernels.clone().filter(|listed| listed.key.accesses == accesses);
+        of_shape.find_map(|listed| {
+            let elements = u64::from(accesses * listed.key.access_elements(rows.bytes()) * most_threads);
+            let blocks = u32::try_from(rows.columns.div_ceil(elements)).ok()?;
+            let threads = threads(rows, listed, &(WARP..=most_threads), blocks)?;
+            let slots = listed.key.least_slots();
+            let fits = listed.key.shared_bytes(threads, slots) <= rows.gpu.shared_bytes_per_block
+                && blocks <= most_blocks
+                && u64::from(blocks) <= rows.resident_blocks(listed, threads, slots);
+            fits.then_some(Choice {
+                listed,
+                threads,
+                blocks,
+            })
+        })
+    };
+    let shapes = || tuning.of(rows).chip.iter().filter_map(choice);
+    let busy = |choice: &Choice| u64::from(choice.blocks) * rows.rows >= rows.gpu.sms.into();
+    let found = shapes()
+        .find(busy)
+        .or_else(|| shapes().max_by_key(|choice| choice.blocks));
+    found.ok_or_else(|| does_not_hold(rows, "the whole chip", width))
+}
+
+/// The fewest threads in the range with which so many blocks hold a row.
+fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>, blocks: u32) -> Option<u32> {
     let key = &listed.key;
-    let of_thread = key.accesses * key.access_elements(rows.bytes()) * cluster;
+    let of_thread = key.accesses * key.access_elements(rows.bytes()) * blocks;
     let fewest = rows
         .columns
         .div_ceil(of_thread.into())
@@ -143,10 +202,10 @@ fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>, cluste
         Width::Element => fewest.max(*range.start()),
         Width::Vector => fewest,
     };
-    let fits = key.fits(rows.columns, (threads, cluster), rows.bytes())
+    let fits = key.fits(rows.columns, (threads, blocks), rows.bytes())
         && (key.pass == Pass::Forward
             || key.sharing == Sharing::ByColumn
-            || has_stretches(rows, key, threads * cluster));
+            || has_stretches(rows, key, threads * blocks));
     (range.contains(&threads) && fits).then_some(threads)
 }
 
@@ -160,58 +219,78 @@ fn has_stretches(rows: &Rows<'_>, key: &Key, threads: u32) -> bool {
     rows.columns == stretch * u64::from(threads / WARP) && run.is_multiple_of(stretch)
 }
 
+impl Registers {
+    /// What was found for such data.
+    fn of(&self, rows: &Rows<'_>) -> &Shared {
+        match (rows.bytes(), rows.op) {
+            (4, _) => &self.wide,
+            (_, Op::Layer) => &self.centred_16,
+            _ => &self.other_16,
+        }
+    }
+}
+
 /// Teams of the grid: no more than there are rows for; so many as run at once, where a team's rows follow each other closely.
 /// Blocks keep so much in shared memory.
 pub(super) fn teams(rows: &Rows<'_>, choice: Choice, tuning: &Registers, kept: u32) -> u64 {
     let Choice {
         listed,
         threads,
-        cluster,
+        blocks,
     } = choice;
     let walks = listed.key.ahead || listed.key.owner != Owner::Block || tuning.waves == 1;
     let most = match walks {
-        true => rows.resident_clusters(listed, threads, kept, cluster),
+        _ if listed.key.owner == Owner::Chip => rows.resident_blocks(listed, threads, kept) / u64::from(blocks),
+        true => rows.resident_clusters(listed, threads, kept, blocks),
         false => u64::from(rows.gpu.sms) * u64::from(tuning.waves * (rows.gpu.threads_per_sm / threads).max(1)),
     };
     let teams = u64::from(listed.key.teams(threads));
-    let busy = u64::from(rows.gpu.sms / cluster).max(1);
+    let busy = u64::from(rows.gpu.sms / blocks).max(1);
     let worth = rows.rows.div_ceil(teams * tuning.least_rows).max(busy);
     rows.rows.div_ceil(teams).min(worth).min(most)
 }
 
-/// The kernel, for so many blocks that share no row, or clusters.
+/// The kernel, for so many blocks that share no row, or so many times those that share one.
 pub(super) fn kernel(rows: &Rows<'_>, choice: Choice, teams: u64, kept: u32) -> Kernel {
-    let cluster = u64::from(choice.cluster);
-    let mut kernel = rows.kernel(
-        choice.listed,
-        teams.min(MOST_BLOCKS / cluster) * cluster,
-        choice.threads,
-        kept,
-    );
-    kernel.cluster = choice.cluster;
-    kernel
+    let blocks = u64::from(choice.blocks);
+    let grid = teams.min(MOST_BLOCKS / blocks) * blocks;
+    Kernel {
+        cluster: choice.cluster(),
+        resident: choice.listed.key.owner == Owner::Chip,
+        ..rows.kernel(choice.listed, grid, choice.threads, kept)
+    }
 }
 
 /// Slots for rows in shared memory, where they come ahead there: as many as there is room for without fewer blocks at once.
 pub(super) fn slots(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> u32 {
     let Choice { listed, threads, .. } = choice;
-    if !listed.key.has_slots() {
-        return 0;
-    }
+    let least = listed.key.least_slots();
     let resident = |slots| rows.resident_blocks(listed, threads, slots);
     let fits = |&slots: &u32| {
-        listed.key.shared_bytes(threads, slots) <= rows.gpu.shared_bytes_per_block && resident(slots) == resident(1)
+        listed.key.shared_bytes(threads, slots) <= rows.gpu.shared_bytes_per_block && resident(slots) == resident(least)
     };
-    (2..=tuning.slots.min(MOST_SLOTS)).rev().find(fits).unwrap_or(1)
+    match least {
+        0 => 0,
+        _ => (least + 1..=tuning.slots.min(MOST_SLOTS))
+            .rev()
+            .find(fits)
+            .unwrap_or(least),
+    }
 }
 
 fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
     let kept = slots(rows, choice, &tuning::FORWARD);
     let teams = teams(rows, choice, &tuning::FORWARD, kept);
+    let messages_bytes = choice.messages_bytes(teams);
     Schedule {
         kernels: vec![kernel(rows, choice, teams, kept)],
-        work: Work::Forward(Forward { kept, ..rows.forward() }),
-        workspace_bytes: 0,
+        work: Work::Forward(Forward {
+            blocks: choice.blocks,
+            kept,
+            messages_bytes,
+            ..rows.forward()
+        }),
+        workspace_bytes: messages_bytes,
         again_bytes: 0,
     }
 }
