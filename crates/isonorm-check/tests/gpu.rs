@@ -180,7 +180,7 @@ fn the_whole_chip_holds_rows() {
         "layernorm x=3x40000 dtype=f16",
         "layernorm x=2x40000 dtype=bf16 affine=none",
         "groupnorm x=2x8x50x50 groups=1 dtype=f32",
-        "instancenorm x=2x2x152x152 affine=full dtype=f16",
+        "groupnorm x=2x2x152x152 groups=2 dtype=f16",
         "layernorm x=4x12000 dtype=f32 pass=backward",
         "layernorm x=3x12000 dtype=f32 affine=none pass=backward",
         "rmsnorm x=5x20000 dtype=bf16 param=bf16 residual=stream pass=backward",
@@ -197,7 +197,8 @@ fn without_clusters_the_grid_shares_rows() {
         ("rmsnorm x=2x20000 dtype=f32 residual=add", "rows/grid"),
         ("rmsnorm x=2x20000 dtype=f32 residual=stream", "rows/grid"),
         ("groupnorm x=3x4x128x128 groups=2 dtype=f32", "rows/grid"),
-        ("groupnorm x=3x2x152x152 groups=2 dtype=f16", "rows/alone"),
+        ("groupnorm x=3x2x152x152 groups=2 dtype=f16", "rows/chip"),
+        ("groupnorm x=3x2x152x152 groups=2 dtype=f16 act=relu", "rows/alone"),
     ];
     long_rows(&tiny(86), &problems);
 }

@@ -62,7 +62,7 @@ mod tests {
             for entry in module.entries() {
                 let registers = limit(module.ptx, entry);
                 assert!(
-                    registers.is_some_and(|r| (16..=255).contains(&r)),
+                    registers.is_some_and(|r| (16..=256).contains(&r)),
                     "{entry}: {registers:?}"
                 );
             }
