@@ -166,12 +166,16 @@ pub(super) fn by_chip(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Resu
         let mut of_shape = kernels.clone().filter(|listed| listed.key.accesses == accesses);
         of_shape.find_map(|listed| {
             let elements = u64::from(accesses * listed.key.access_elements(rows.bytes()) * most_threads);
-            let blocks = u32::try_from(rows.columns.div_ceil(elements)).ok()?;
-            let threads = threads(rows, listed, &(WARP..=most_threads), blocks)?;
+            let blocks = rows.columns.div_ceil(elements);
             let slots = listed.key.least_slots();
+            let at_once = |threads| rows.resident_blocks(listed, threads, slots);
+            if blocks > at_once(WARP).min(most_blocks.into()) {
+                return None;
+            }
+            let blocks = blocks as u32;
+            let threads = threads(rows, listed, &(WARP..=most_threads), blocks)?;
             let fits = listed.key.shared_bytes(threads, slots) <= rows.gpu.shared_bytes_per_block
-                && blocks <= most_blocks
-                && u64::from(blocks) <= rows.resident_blocks(listed, threads, slots);
+                && u64::from(blocks) <= at_once(threads);
             fits.then_some(Choice {
                 listed,
                 threads,
