@@ -7,6 +7,8 @@ use super::{GpuProperties, Kernel};
 
 /// Registers of a multiprocessor, of every GPU that the kernels run on.
 const REGISTERS_PER_SM: u32 = 64 << 10;
+/// Registers of a thread, at most.
+const MOST_REGISTERS: u32 = 255;
 /// Registers are given out to a thread in units of so many.
 const REGISTER_UNIT: u32 = 8;
 /// Bytes of shared memory that the GPU takes for itself in each block.
@@ -30,7 +32,7 @@ fn most_registers(kernel: &Kernel) -> u32 {
         .iter()
         .filter(|module| (module.family, module.data) == (kernel.family, kernel.dtype.name()));
     let limits = of_kernel.filter_map(|module| limit(module.ptx, kernel.entry));
-    limits.max().unwrap_or(u32::from(u8::MAX))
+    limits.max().unwrap_or(MOST_REGISTERS)
 }
 
 /// The limit that stands in the head of an entry point.
@@ -41,7 +43,8 @@ fn limit(ptx: &str, entry: &str) -> Option<u32> {
         let value = head.lines().find_map(|line| line.strip_prefix(name))?;
         value.trim().parse::<u32>().ok()
     };
-    directive(".maxnreg").or_else(|| Some(REGISTERS_PER_SM / directive(".maxntid")?.max(1)))
+    let of_largest_block = || Some((REGISTERS_PER_SM / directive(".maxntid")?.max(1)).min(MOST_REGISTERS));
+    directive(".maxnreg").or_else(of_largest_block)
 }
 
 #[cfg(test)]
@@ -62,7 +65,7 @@ mod tests {
             for entry in module.entries() {
                 let registers = limit(module.ptx, entry);
                 assert!(
-                    registers.is_some_and(|r| (16..=256).contains(&r)),
+                    registers.is_some_and(|r| (16..=255).contains(&r)),
                     "{entry}: {registers:?}"
                 );
             }

@@ -1,4 +1,5 @@
-//! Rows that their team holds in registers: who owns a row, and how many teams there are.
+//! Rows that their team holds in registers, or, if that is the whole chip, in shared memory: who owns a row, and how many teams
+//! there are.
 //!
 //! The fewest threads that hold a row: lanes of a warp, else a block, else the blocks of a cluster, else blocks of the whole chip.
 
@@ -76,7 +77,7 @@ pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
         .iter()
         .filter(holds)
         .min_by_key(|listed| listed.key.team_threads(threads, 1));
-    let listed = fewest.ok_or_else(|| does_not_hold(rows, "lanes of a warp", width))?;
+    let listed = fewest.ok_or_else(|| does_not_hold(rows, "the registers of lanes of a warp", width))?;
     Ok(Choice {
         listed,
         threads,
@@ -107,7 +108,7 @@ pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
         false if rows.rows < tuning.few_rows * u64::from(rows.gpu.sms) => holding.max_by_key(|(_, threads)| *threads),
         false => holding.next(),
     };
-    let (listed, threads) = found.ok_or_else(|| does_not_hold(rows, "a block", width))?;
+    let (listed, threads) = found.ok_or_else(|| does_not_hold(rows, "the registers of a block", width))?;
     let bytes = rows.columns * u64::from(rows.bytes());
     if bytes > blocks.most_bytes && by_blocks(rows, width, tuning).is_ok() {
         return Err(format!(
@@ -144,7 +145,7 @@ pub(super) fn by_blocks(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Re
         let mut clusters = CLUSTERS.into_iter();
         clusters.find_map(|cluster| choice(*accesses, range, cluster))
     });
-    let choice = found.ok_or_else(|| does_not_hold(rows, "the blocks of a cluster", width))?;
+    let choice = found.ok_or_else(|| does_not_hold(rows, "the registers of the blocks of a cluster", width))?;
     if choice.threads > tuning.of(rows).most_cluster_threads && by_chip(rows, width, tuning).is_ok() {
         let Choice { threads, blocks, .. } = choice;
         return Err(format!(
@@ -188,7 +189,7 @@ pub(super) fn by_chip(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Resu
     let found = shapes()
         .find(busy)
         .or_else(|| shapes().max_by_key(|choice| choice.blocks));
-    found.ok_or_else(|| does_not_hold(rows, "the whole chip", width))
+    found.ok_or_else(|| does_not_hold(rows, "the shared memory of the whole chip", width))
 }
 
 /// The fewest threads in the range with which so many blocks hold a row.
@@ -299,7 +300,7 @@ fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
     }
 }
 
-fn does_not_hold(rows: &Rows<'_>, team: &str, width: Width) -> String {
+fn does_not_hold(rows: &Rows<'_>, memory: &str, width: Width) -> String {
     let (columns, dtype) = (rows.columns, rows.dtype);
     let access = match width {
         Width::Vector => "",
@@ -309,5 +310,5 @@ fn does_not_hold(rows: &Rows<'_>, team: &str, width: Width) -> String {
         Pass::Forward => "",
         Pass::Backward => " in a backward pass",
     };
-    format!("rows of {columns} elements of {dtype}{access} do not fit the registers of {team}{pass}")
+    format!("rows of {columns} elements of {dtype}{access} do not fit {memory}{pass}")
 }
