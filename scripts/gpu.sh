@@ -10,7 +10,9 @@
 # SANITIZE (tools of NVIDIA's compute-sanitizer that watch the smaller suites, such as "memcheck racecheck synccheck initcheck";
 # default none; what they say goes into NAME.sanitizer.txt), SWEEP=1 (measure LayerNorm over rows of 2^4 to 2^22 elements, into
 # NAME-sweep.json, which bench/plot_sweep.py draws), PEERS=1 (measure PyTorch, torch.compile and, where it is
-# installed, Liger-Kernel beside isonorm, with the python3 on the path, into NAME-torch.json).
+# installed, Liger-Kernel beside isonorm, with the python3 on the path, into NAME-torch.json), AGREEMENT=PROGRAM (hold the
+# errors of both against f64 beside each other, on random problems, with the same python3, into NAME.agreement.txt; the program is
+# built by: cargo build --release -p xtask --features agreement --bin agreement).
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -59,6 +61,16 @@ if [ -n "${SANITIZE:-}" ]; then
         grep -E "^=|^suite|  ok$|FAILED" "$said.log" | tee -a "$said"
         rm "$said.log"
     done
+fi
+
+if [ -n "${AGREEMENT:-}" ]; then
+    echo
+    echo "== agreement: errors against f64, isonorm's and PyTorch's"
+    cases=$(mktemp)
+    said=$records/$name.agreement.txt
+    python3 "$here/scripts/torch_reference.py" "$cases" --device cuda --cases "${CASES:-1000}" | tee "$said"
+    "$AGREEMENT" "$cases" --device cuda --report | tee -a "$said" || verified=$?
+    rm "$cases"
 fi
 
 echo

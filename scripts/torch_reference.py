@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs PyTorch on random normalization problems and writes what it computed, for a comparison with isonorm.
 
-    python scripts/torch_reference.py cases.safetensors --cases 600 --seed 1
+    python scripts/torch_reference.py cases.safetensors --cases 600 --seed 1 [--device cuda]
 
 For each case the file holds the inputs, PyTorch's outputs (`torch.y`, `torch.dx`, …), PyTorch's outputs in f64 from
 the same inputs (`exact.y`, …) and how far the types allow a result to be from those (`bound.y`, …; see tolerances.py).
@@ -49,7 +49,9 @@ def make_inputs(case: Case, rng: np.random.Generator) -> dict[str, torch.Tensor]
     return inputs
 
 
-def run(case: Case, inputs: dict[str, torch.Tensor], dtype: torch.dtype | None) -> dict[str, torch.Tensor]:
+def run(
+    case: Case, inputs: dict[str, torch.Tensor], dtype: torch.dtype | None, device: str = "cpu"
+) -> dict[str, torch.Tensor]:
     """PyTorch's results on these inputs: in their own types and layout, or all in `dtype`."""
     p = case.problem
 
@@ -58,7 +60,7 @@ def run(case: Case, inputs: dict[str, torch.Tensor], dtype: torch.dtype | None) 
         # PyTorch's GroupNorm of channels_last takes E[x²] − E[x]², so the exact results come from contiguous tensors.
         return t if dtype is None else t.reshape(-1).view(p.shape)
 
-    own = {name: t.to(dtype or t.dtype, copy=True) for name, t in inputs.items()}
+    own = {name: t.to(device, dtype or t.dtype, copy=True) for name, t in inputs.items()}
     weight, bias, residual, mean, var = (own.get(name) for name in INPUTS)
     # The default eps is PyTorch's own when it runs in its own types, and that number in f64.
     eps = None if dtype is None else p.resolved_eps
@@ -80,7 +82,7 @@ def run(case: Case, inputs: dict[str, torch.Tensor], dtype: torch.dtype | None) 
     results = dict(zip(leaves, gradients)) | {"y": y.detach()}
     if case.updates_running:
         results |= {"running_mean": mean, "running_var": var}
-    return results
+    return {name: result.cpu() for name, result in results.items()}
 
 
 def exact_values(case: Case, inputs) -> Exact:
@@ -108,7 +110,7 @@ def bounds(case: Case, inputs, exact: Exact, results) -> dict[str, torch.Tensor]
     return {name: bound for name, bound in found.items() if bound is not None}
 
 
-def evaluate(case: Case, rng: np.random.Generator) -> dict[str, torch.Tensor]:
+def evaluate(case: Case, rng: np.random.Generator, device: str) -> dict[str, torch.Tensor]:
     """Everything that is written for one case, flat and in memory order."""
     p = case.problem
     inputs = make_inputs(case, rng)
@@ -116,7 +118,7 @@ def evaluate(case: Case, rng: np.random.Generator) -> dict[str, torch.Tensor]:
     # On a kink of the activation the gradient jumps, and rounding decides which side is taken: no gradient from there.
     inputs["dy"][p.to_memory(exact.near_kink())] = 0
     wide = run(case, inputs, torch.float64)
-    found = {"torch": run(case, inputs, None), "exact": wide, "bound": bounds(case, inputs, exact, wide)}
+    found = {"torch": run(case, inputs, None, device), "exact": wide, "bound": bounds(case, inputs, exact, wide)}
 
     tensors = dict(inputs)
     for kind, results in found.items():
@@ -133,6 +135,7 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=600, help="how many random cases (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="what they are drawn from (default %(default)s)")
     parser.add_argument("--case", metavar="PROBLEM", help="this problem alone")
+    parser.add_argument("--device", default="cpu", help="where PyTorch works in its own types (default %(default)s)")
     options = parser.parse_args()
 
     # Mixed types send PyTorch to its slower kernels, of which it warns; the values are what is wanted here.
@@ -144,12 +147,24 @@ def main() -> int:
         parser.error(str(error))
     cases = [Case(problem) for problem in named] or [random_case(rng) for _ in range(options.cases)]
     tensors: dict[str, torch.Tensor] = {}
-    for i, case in enumerate(cases):
-        found = evaluate(case, rng)
-        tensors |= {f"{i}.{name}": tensor for name, tensor in found.items()}
-    metadata = {"cases": json.dumps([case.record() for case in cases]), "torch": torch.__version__}
+    records = []
+    refused = 0
+    for case in cases:
+        try:
+            found = evaluate(case, rng, options.device)
+        except RuntimeError:
+            # Its GPU kernels do less: none but BatchNorm's take parameters in f32 beside data in 16 bits.
+            if options.device == "cpu":
+                raise
+            refused += 1
+            continue
+        tensors |= {f"{len(records)}.{name}": tensor for name, tensor in found.items()}
+        records.append(case.record())
+    metadata = {"cases": json.dumps(records), "torch": torch.__version__}
     size = safetensors_file.write(options.output, tensors, metadata)
-    print(f"PyTorch {torch.__version__}: {len(cases)} cases, seed {options.seed}, {size / 1e6:.0f} MB")
+    without = f", {refused} left out that it has no kernels for" if refused else ""
+    on = "" if options.device == "cpu" else f" on {torch.cuda.get_device_name()}"
+    print(f"PyTorch {torch.__version__}{on}: {len(records)} cases{without}, seed {options.seed}, {size / 1e6:.0f} MB")
     return 0
 
 

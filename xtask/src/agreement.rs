@@ -23,6 +23,9 @@ pub struct Options {
     /// Compare this problem alone
     #[arg(long, value_name = "PROBLEM")]
     case: Option<String>,
+    /// Where both work: cpu, or cuda for the first GPU
+    #[arg(long, default_value = "cpu", value_parser = ["cpu", "cuda"])]
+    device: String,
     /// Print the errors of both against f64, op by op
     #[arg(long)]
     report: bool,
@@ -49,10 +52,12 @@ fn compare(context: &Context, options: &Options, python: &Path) -> Result<String
         Some(problem) => reference.args(["--case", problem]),
         None => reference.args(["--cases", &options.cases.to_string()]),
     };
-    process::run(reference.args(["--seed", &options.seed.to_string()]))?;
+    reference.args(["--seed", &options.seed.to_string()]);
+    process::run(reference.args(["--device", &options.device]))?;
 
     let mut compare = Command::new(process::program(context, "agreement")?);
     compare.current_dir(&context.root).arg(&cases);
+    compare.args(["--device", &options.device]);
     if options.report {
         compare.arg("--report");
     }
@@ -67,6 +72,7 @@ pub fn step(context: &Context) -> Result<Outcome> {
         cases: 600,
         seed: 1,
         case: None,
+        device: "cpu".into(),
         report: false,
         python: context.python.clone(),
     };

@@ -1,4 +1,4 @@
-//! [`Case`]: a problem string with the words `data=`, `seed=`, `mean=` and `running=`.
+//! [`Case`]: a problem string with the words `data=`, `seed=`, `mean=`, `running=` and `dx=`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,9 +8,9 @@ use serde::{Serialize, Serializer};
 
 use crate::Data;
 
-/// What is computed, and on which data. Prints and parses as a problem string with four more words:
-/// `data=` (see [`Data`]), `seed=` (a number), `mean=f64` (the saved mean is kept in `f64` whatever the data) and
-/// `running=none` (training updates no running statistics).
+/// What is computed, and on which data. Prints and parses as a problem string with five more words:
+/// `data=` (see [`Data`]), `seed=` (a number), `mean=f64` (the saved mean is kept in `f64` whatever the data),
+/// `running=none` (training updates no running statistics) and `dx=none` (a backward pass computes the other gradients only).
 ///
 /// ```
 /// use isonorm_check::Case;
@@ -31,6 +31,8 @@ pub struct Case {
     pub wide_mean: bool,
     /// Whether training updates no running statistics (PyTorch's `track_running_stats=False`).
     pub untracked: bool,
+    /// Whether a backward pass leaves dx out, as where x needs no gradient and the parameters do.
+    pub without_dx: bool,
 }
 
 impl Case {
@@ -42,6 +44,7 @@ impl Case {
             seed: 0,
             wide_mean: false,
             untracked: false,
+            without_dx: false,
         }
     }
 
@@ -71,6 +74,14 @@ impl Case {
         }
     }
 
+    /// The same problem, a backward pass, without dx.
+    pub fn without_dx(self) -> Case {
+        Case {
+            without_dx: true,
+            ..self
+        }
+    }
+
     /// The type of the saved mean.
     pub fn mean_dtype(&self) -> DType {
         if self.wide_mean {
@@ -85,7 +96,8 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} data={} seed={}", self.desc, self.data, self.seed)?;
         f.write_str(if self.wide_mean { " mean=f64" } else { "" })?;
-        f.write_str(if self.untracked { " running=none" } else { "" })
+        f.write_str(if self.untracked { " running=none" } else { "" })?;
+        f.write_str(if self.without_dx { " dx=none" } else { "" })
     }
 }
 
@@ -98,7 +110,7 @@ impl FromStr for Case {
             reason,
             text: text.chars().take(1024).collect(),
         };
-        let (mut data, mut seed, mut mean, mut running) = (None, None, None, None);
+        let (mut data, mut seed, mut mean, mut running, mut dx) = (None, None, None, None, None);
         let mut problem = String::new();
         for word in text.split_ascii_whitespace() {
             let slot = match word.split_once('=') {
@@ -106,6 +118,7 @@ impl FromStr for Case {
                 Some(("seed", v)) => (&mut seed, v),
                 Some(("mean", v)) => (&mut mean, v),
                 Some(("running", v)) => (&mut running, v),
+                Some(("dx", v)) => (&mut dx, v),
                 _ => {
                     problem.push_str(word);
                     problem.push(' ');
@@ -132,12 +145,19 @@ impl FromStr for Case {
             Some("none") => true,
             Some(v) => return Err(invalid(format!("running={v}; expected none"))),
         };
+        let without_dx = match dx {
+            None => false,
+            Some("none") if desc.get_pass().is_backward() => true,
+            Some("none") => return Err(invalid("dx=none is for backward passes".into())),
+            Some(v) => return Err(invalid(format!("dx={v}; expected none"))),
+        };
         Ok(Case {
             desc,
             data,
             seed,
             wide_mean,
             untracked,
+            without_dx,
         })
     }
 }

@@ -38,52 +38,50 @@ macro_rules! module {
 }
 
 macro_rules! modules {
-    ($($family:literal for $capability:literal;)*) => {
-        /// The modules of the kernels for rows: each family for each element type. Families and names of entry points are those
-        /// of [`Key`](crate::rows::key::Key).
-        pub const ROWS: &[Module] = &[$(
-            module!($family, "f32", $capability),
-            module!($family, "f16", $capability),
-            module!($family, "bf16", $capability),
-        )*];
+    ($($family:literal of $($data:literal)* for $capability:literal;)*) => {
+        /// The modules of the kernels for rows: each family for each element type that its kernels do well with. Families and names of
+        /// entry points are those of [`Key`](crate::rows::key::Key).
+        pub const ROWS: &[Module] = &[$($(module!($family, $data, $capability),)*)*];
     };
 }
 
 modules! {
-    "rows_forward_lanes" for 80;
-    "rows_forward_block" for 80;
-    "rows_forward_piecewise" for 80;
-    "rows_forward_any" for 80;
-    "rows_forward_runs_piecewise" for 80;
-    "rows_forward_runs_any" for 80;
-    "rows_forward_elements" for 80;
-    "rows_forward_elements_runs" for 80;
-    "rows_forward_cluster_plain" for 90;
-    "rows_forward_cluster_runs_plain" for 90;
-    "rows_forward_cluster_runs_any" for 90;
-    "rows_forward_chip_plain" for 80;
-    "rows_forward_chip_runs_plain" for 80;
-    "rows_long" for 80;
-    "rows_long_runs" for 80;
-    "rows_long_elements" for 80;
-    "rows_long_elements_runs" for 80;
-    "rows_long_plain" for 80;
-    "rows_long_runs_plain" for 80;
-    "rows_backward_plain" for 80;
-    "rows_backward" for 80;
-    "rows_backward_elements" for 80;
-    "rows_backward_cluster_plain" for 90;
-    "rows_backward_cluster_runs_plain" for 90;
-    "rows_backward_cluster_runs" for 90;
-    "rows_backward_cluster" for 90;
-    "rows_backward_chip_plain" for 80;
-    "rows_sweeps_plain" for 80;
-    "rows_sweeps" for 80;
-    "rows_sweeps_elements" for 80;
-    "rows_sweeps_runs_plain" for 80;
-    "rows_sweeps_runs" for 80;
-    "rows_sweeps_elements_runs" for 80;
-    "rows_gather" for 80;
+    "rows_forward_lanes" of "f32" "f16" "bf16" for 80;
+    "rows_forward_block" of "f32" "f16" "bf16" for 80;
+    "rows_forward_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_forward_any" of "f32" "f16" "bf16" for 80;
+    "rows_forward_runs_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_forward_runs_any" of "f32" "f16" "bf16" for 80;
+    "rows_forward_elements" of "f32" "f16" "bf16" for 80;
+    "rows_forward_elements_runs" of "f32" "f16" "bf16" for 80;
+    "rows_forward_cluster_plain" of "f32" "f16" "bf16" for 90;
+    "rows_forward_cluster_runs_plain" of "f32" "f16" "bf16" for 90;
+    "rows_forward_cluster_runs_any" of "f32" "f16" "bf16" for 90;
+    "rows_forward_chip_plain" of "f32" "f16" "bf16" for 80;
+    "rows_forward_chip_runs_plain" of "f32" "f16" "bf16" for 80;
+    "rows_long" of "f32" "f16" "bf16" for 80;
+    "rows_long_runs" of "f32" "f16" "bf16" for 80;
+    "rows_long_elements" of "f32" "f16" "bf16" for 80;
+    "rows_long_elements_runs" of "f32" "f16" "bf16" for 80;
+    "rows_long_plain" of "f32" "f16" "bf16" for 80;
+    "rows_long_runs_plain" of "f32" "f16" "bf16" for 80;
+    "rows_backward_plain" of "f32" "f16" "bf16" for 80;
+    "rows_backward_wide" of "f32" for 80;
+    "rows_backward" of "f32" "f16" "bf16" for 80;
+    "rows_backward_elements" of "f32" "f16" "bf16" for 80;
+    "rows_backward_cluster_plain" of "f32" "f16" "bf16" for 90;
+    "rows_backward_cluster_runs_plain" of "f32" "f16" "bf16" for 90;
+    "rows_backward_cluster_runs" of "f32" "f16" "bf16" for 90;
+    "rows_backward_cluster" of "f32" "f16" "bf16" for 90;
+    "rows_backward_chip_plain" of "f32" "f16" "bf16" for 80;
+    "rows_sweeps_plain" of "f32" "f16" "bf16" for 80;
+    "rows_sweeps" of "f32" "f16" "bf16" for 80;
+    "rows_sweeps_elements" of "f32" "f16" "bf16" for 80;
+    "rows_sweeps_runs_plain" of "f32" "f16" "bf16" for 80;
+    "rows_sweeps_runs" of "f32" "f16" "bf16" for 80;
+    "rows_sweeps_elements_runs" of "f32" "f16" "bf16" for 80;
+    "rows_gather" of "f32" "f16" "bf16" for 80;
+    "rows_running" of "f32" "f16" "bf16" for 80;
 }
 
 /// A kernel that does nothing, named `nothing`: for questions to the driver about clusters.
@@ -111,7 +109,7 @@ mod tests {
         forward
             .chain(backward)
             .chain(sweeps)
-            .chain([("rows_gather", "gather")])
+            .chain([("rows_gather", "gather"), ("rows_running", "running")])
             .collect()
     }
 

@@ -281,6 +281,48 @@ fn sweeps_share_rows_among_blocks_that_run_at_once_or_are_kernels_of_their_own()
 }
 
 #[test]
+fn what_one_team_sums_are_the_gradients() {
+    for (problem, kernels) in [
+        ("layernorm x=3x64 pass=backward", 1),
+        // Rows of many blocks, each of which has its columns of all rows.
+        ("layernorm x=16x4194304 pass=backward", 2),
+        // Sums are of another type than the gradients.
+        ("layernorm x=3x64 dtype=bf16 param=bf16 pass=backward", 2),
+        ("layernorm x=16x4194304 dtype=bf16 param=bf16 pass=backward", 3),
+    ] {
+        assert_eq!(plan(problem).kernels().len(), kernels, "{problem}");
+    }
+}
+
+#[test]
+fn running_statistics_are_updated_by_a_kernel_after_the_first() {
+    for problem in [
+        "instancenorm x=4x16x32x32 pass=train",
+        "instancenorm x=2x3x2000x2000 affine=full pass=train",
+        "batchnorm x=1x16x32x32 pass=train",
+    ] {
+        let plan = plan(problem);
+        let [_, running] = plan.kernels() else { panic!("{plan}") };
+        assert_eq!((running.family, running.entry), ("rows_running", "running"), "{plan}");
+        assert!(plan.workspace_bytes() > 0, "{plan}");
+        assert!(plan.to_string().contains("only where running statistics are updated"));
+    }
+    for problem in ["groupnorm x=4x16x32x32 groups=4", "instancenorm x=4x16x32x32 pass=eval"] {
+        assert_eq!(plan(problem).kernels().len(), 1, "{problem}");
+    }
+}
+
+#[test]
+fn a_row_of_2_40_elements_has_a_plan() {
+    for pass in ["train", "backward"] {
+        for options in ["", " dtype=bf16 param=bf16", " affine=none", " act=gelu residual=add"] {
+            let plan = plan(&format!("layernorm x=1x1099511627776{options} pass={pass}"));
+            assert!(!plan.kernels().is_empty(), "{plan}");
+        }
+    }
+}
+
+#[test]
 fn exactly_one_candidate_is_taken_and_every_other_says_why_not() {
     for problem in [
         "layernorm x=4x64",

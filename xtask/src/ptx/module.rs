@@ -47,7 +47,8 @@ impl Module {
             "rows_forward_block" if kernel.ends_with("_v3_ahead") => Some(64 + 4 * more),
             "rows_forward_block" if more == 0 && kernel.ends_with("_v4_ahead") => Some(80),
             "rows_forward_cluster_plain" if more == 0 => Some(96),
-            "rows_forward_cluster_runs_plain" => Some(80),
+            // Of eight accesses, eight hold a row: a block of the largest size has all registers.
+            "rows_forward_cluster_runs_plain" if kernel.contains("_v4") => Some(80),
             // Activations of several numbers side by side take all they get, and are no faster for it.
             "rows_forward_any" if kernel.ends_with("_v4") => Some(72),
             "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72),
@@ -72,7 +73,7 @@ impl Module {
 }
 
 /// The families of kernels for rows.
-const ROWS: [&str; 34] = [
+const ROWS: [&str; 36] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -93,6 +94,7 @@ const ROWS: [&str; 34] = [
     "rows_long_plain",
     "rows_long_runs_plain",
     "rows_backward_plain",
+    "rows_backward_wide",
     "rows_backward",
     "rows_backward_elements",
     "rows_backward_cluster_plain",
@@ -107,6 +109,7 @@ const ROWS: [&str; 34] = [
     "rows_sweeps_runs",
     "rows_sweeps_elements_runs",
     "rows_gather",
+    "rows_running",
 ];
 
 /// As `Key::max_threads` has it: what a kernel holds and does leaves room for so many.
@@ -122,12 +125,21 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
                 }
             }
         }
+        "rows_backward_wide" => |_| 256,
+        "rows_backward_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },
         "rows_backward_chip_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },
         _ => |_| 512,
     }
 }
 
-const DATA: [&str; 3] = ["f32", "f16", "bf16"];
+/// The element types that a family is for.
+fn data(family: &str) -> &'static [&'static str] {
+    match family {
+        // Accesses of 16-bit numbers have more sums than there are registers.
+        "rows_backward_wide" => &["f32"],
+        _ => &["f32", "f16", "bf16"],
+    }
+}
 
 /// Each function of `simt` once, so that all of them are seen by the assembler.
 const PROBE: Module = Module {
@@ -150,7 +162,7 @@ const OCCUPANCY: Module = Module {
 /// Every module.
 pub fn modules() -> Vec<Module> {
     let rows = ROWS.into_iter().flat_map(|family| {
-        DATA.map(|data| Module {
+        data(family).iter().map(move |data| Module {
             family,
             data: Some(data),
             target: if family.contains("cluster") { SM_90 } else { SM_80 },

@@ -141,5 +141,6 @@ pub fn backward_inputs(case: &Case) -> BackwardInputs {
         rstd: saves.then(|| saved(desc.get_statistics_dtype(), &|g| statistics[g].rstd)),
         running,
         x,
+        without_dx: case.without_dx,
     }
 }

@@ -69,6 +69,8 @@ pub struct BackwardInputs {
     pub mean: Option<TensorData>,
     /// The saved rstd, where there is one.
     pub rstd: Option<TensorData>,
+    /// Whether dx is left out.
+    pub without_dx: bool,
 }
 
 /// A tensor that a pass writes.

@@ -252,10 +252,10 @@ pub(super) fn backward<M: Memory>(
     let mut dweight = gradient(Output::Dweight, desc.get_affine().has_weight())?;
     let mut dbias = gradient(Output::Dbias, desc.get_affine().has_bias())?;
 
-    let mut arguments = if in_place {
-        Backward::<M>::in_place(x.read(), dy.write())
-    } else {
-        Backward::<M>::new(x.read(), dy.read(), dx.write())
+    let mut arguments = match (inputs.without_dx, in_place) {
+        (true, _) => Backward::<M>::without_dx(x.read(), dy.read()),
+        (false, true) => Backward::<M>::in_place(x.read(), dy.write()),
+        (false, false) => Backward::<M>::new(x.read(), dy.read(), dx.write()),
     };
     given!(arguments, weight: weight.as_ref().map(Tensor::read), bias: bias.as_ref().map(Tensor::read),
         residual: residual.as_ref().map(Tensor::read), dstream: dstream.as_ref().map(Tensor::read), dweight: dweight.as_mut().map(Tensor::write),
@@ -284,11 +284,14 @@ pub(super) fn backward<M: Memory>(
     let mut read: Vec<_> = optional.into_iter().flatten().chain([&mut x]).collect();
     read.extend(running.iter_mut().flatten());
     let mut written = Vec::new();
-    if in_place {
-        written.push((Output::Dx, &mut dy));
-    } else {
-        written.push((Output::Dx, &mut dx));
-        read.push(&mut dy);
+    match (inputs.without_dx, in_place) {
+        // Nothing may write it, whatever that would be.
+        (true, _) => read.extend([&mut dx, &mut dy]),
+        (false, true) => written.push((Output::Dx, &mut dy)),
+        (false, false) => {
+            written.push((Output::Dx, &mut dx));
+            read.push(&mut dy);
+        }
     }
     written.extend(dweight.as_mut().map(|w| (Output::Dweight, w)));
     written.extend(dbias.as_mut().map(|b| (Output::Dbias, b)));

@@ -27,6 +27,7 @@ pub fn backward(case: &Case, inputs: &BackwardInputs, truth: &Backward) -> Vec<E
     Output::of(&case.desc)
         .into_iter()
         .filter_map(|output| match output {
+            Output::Dx if case.without_dx => None,
             Output::Dx => {
                 let mut slack = dx(&a, case, inputs, truth, &statistics, &elements);
                 if inputs.dstream.is_some() {

@@ -10,6 +10,7 @@ use crate::rows::gather;
 use crate::rows::list::{backward_kernels, forward_kernels, sweep_kernels};
 use crate::rows::long;
 use crate::rows::parameters::{ByColumn, ByRun};
+use crate::rows::running;
 use crate::rows::spread::{Alone, Grid};
 use crate::rows::statistics::{Centred, Given, Uncentred};
 use crate::rows::team::{Block, Blocks, Chip, Lanes};
@@ -54,4 +55,16 @@ sweep_kernels!(entries);
 pub unsafe extern "ptx-kernel" fn gather(args: gather::Args<Element>) {
     // SAFETY: the caller's.
     unsafe { gather::gather(&args) };
+}
+
+/// See [`running`](running::running).
+///
+/// # Safety
+///
+/// The same.
+#[cfg(isonorm_module = "rows_running")]
+#[unsafe(no_mangle)]
+pub unsafe extern "ptx-kernel" fn running(args: running::Args<Element>) {
+    // SAFETY: the caller's.
+    unsafe { running::running(&args) };
 }

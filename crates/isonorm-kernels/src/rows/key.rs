@@ -71,7 +71,12 @@ impl Key {
     pub fn max_threads(&self) -> u32 {
         let small = self.width == Width::Vector && self.class != Class::Any && self.accesses <= 2;
         let small = small && self.pass == Pass::Forward && matches!(self.owner, Owner::Lanes(_) | Owner::Block);
-        if self.owner == Owner::Chip && self.pass == Pass::Backward && self.accesses > 2 {
+        let sums = self.pass == Pass::Backward && self.class == Class::Plain && self.sharing == Sharing::ByColumn;
+        let many = match self.owner {
+            Owner::Chip => 2,
+            _ => 3,
+        };
+        if sums && self.width == Width::Vector && self.accesses > many {
             // Sums over rows, of each element two.
             return 256;
         }
@@ -235,6 +240,7 @@ impl Key {
             name += "_runs";
         }
         name += match (self.class, self.owner) {
+            (Class::Plain, Owner::Lanes(_)) if self.pass == Pass::Backward && self.accesses > 4 => "_wide",
             (Class::Plain, Owner::Blocks | Owner::Chip) => "_plain",
             (Class::Plain, _) if self.is_long() || self.pass == Pass::Backward => "_plain",
             (Class::Plain, Owner::Lanes(_)) if self.accesses <= 2 => "_lanes",

@@ -78,6 +78,7 @@ macro_rules! forward_kernels {
             }
             "rows_forward_cluster_runs_plain" by forward {
                 layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByRun, Plain, false, true;
+                layer_blocks_v8_ahead: Centred, Blocks, Vectors, 8, ByRun, Plain, false, true;
             }
             "rows_forward_cluster_runs_any" by forward {
                 layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByRun, Any, false, true;
@@ -138,6 +139,7 @@ macro_rules! backward_kernels {
                 layer_warp_v1_ahead: Centred, Lanes<32>, Vectors, 1, ByColumn, Plain, true, true;
                 layer_warp_v2_ahead: Centred, Lanes<32>, Vectors, 2, ByColumn, Plain, true, true;
                 layer_warp_v3_ahead: Centred, Lanes<32>, Vectors, 3, ByColumn, Plain, true, true;
+                layer_warp_v4_ahead: Centred, Lanes<32>, Vectors, 4, ByColumn, Plain, true, true;
                 layer_block_v2_ahead: Centred, Block, Vectors, 2, ByColumn, Plain, true, true;
                 rms_lanes2_v1_ahead: Uncentred, Lanes<2>, Vectors, 1, ByColumn, Plain, true, true;
                 rms_lanes4_v1_ahead: Uncentred, Lanes<4>, Vectors, 1, ByColumn, Plain, true, true;
@@ -146,7 +148,14 @@ macro_rules! backward_kernels {
                 rms_warp_v1_ahead: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Plain, true, true;
                 rms_warp_v2_ahead: Uncentred, Lanes<32>, Vectors, 2, ByColumn, Plain, true, true;
                 rms_warp_v3_ahead: Uncentred, Lanes<32>, Vectors, 3, ByColumn, Plain, true, true;
+                rms_warp_v4_ahead: Uncentred, Lanes<32>, Vectors, 4, ByColumn, Plain, true, true;
                 rms_block_v2_ahead: Uncentred, Block, Vectors, 2, ByColumn, Plain, true, true;
+            }
+            "rows_backward_wide" by backward {
+                layer_warp_v6_ahead: Centred, Lanes<32>, Vectors, 6, ByColumn, Plain, true, true;
+                layer_warp_v8_ahead: Centred, Lanes<32>, Vectors, 8, ByColumn, Plain, true, true;
+                rms_warp_v6_ahead: Uncentred, Lanes<32>, Vectors, 6, ByColumn, Plain, true, true;
+                rms_warp_v8_ahead: Uncentred, Lanes<32>, Vectors, 8, ByColumn, Plain, true, true;
             }
             "rows_backward" by backward {
                 layer_warp_v1_ahead: Centred, Lanes<32>, Vectors, 1, ByColumn, Any, true, true;

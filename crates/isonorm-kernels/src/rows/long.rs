@@ -16,11 +16,11 @@ use isonorm_math::{Moments, Normalizer, Real, normalize};
 use super::access::{Access, Data, width};
 use super::epilogue::Epilogue;
 pub use super::forward::Args;
-use super::forward::{Spec, next_set, save};
+use super::forward::{Spec, next_set};
 use super::lanes::{Lanes, unrolled};
 use super::parameters::{Map, at_least_one};
 use super::spread::{HEAD_BYTES, Spread};
-use super::statistics::{Op, Statistics, given, two_sum, uncentred};
+use super::statistics::{Measured, Op, Statistics, centred, given, uncentred};
 use super::sums::Sums;
 use crate::block::{self, Scratch};
 use crate::simt::{self, Shared};
@@ -47,12 +47,11 @@ pub unsafe fn long<T: Data, S: Spec<Team: Spread>, const V: usize>(args: &Args<T
     while row < args.rows {
         // SAFETY: the caller's.
         unsafe {
-            let (mean, normalizer) = walk.measure(&mut spread, &mut scratch, row, set);
+            let measured = walk.measure(&mut spread, &mut scratch, row, set);
             if spread.rank() == 0 && simt::thread_index() == 0 {
-                save(args.mean, row, mean);
-                save(args.rstd, row, normalizer.rstd);
+                measured.save(args, row);
             }
-            walk.normalize(normalizer, row, set);
+            walk.normalize(measured.normalizer, row, set);
         }
         row += step;
         set = next_set(set, set_step, sets);
@@ -306,9 +305,9 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
         sums.moments(shift)
     }
 
-    /// The mean that is saved, and what normalizes; valid in all threads.
+    /// The row's statistics; valid in all threads.
     #[inline(always)]
-    unsafe fn measure(&self, spread: &mut S::Team, scratch: &mut Scratch, row: u64, set: u32) -> (f32, Normalizer<f32>)
+    unsafe fn measure(&self, spread: &mut S::Team, scratch: &mut Scratch, row: u64, set: u32) -> Measured
     where
         S::Team: Spread,
     {
@@ -323,13 +322,10 @@ impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
             let mut all = spread.merge(own, args);
             // Counts above 2²⁴ are rounded on the way.
             all.count = args.columns as f32;
-            let rstd = all.rstd(args.eps);
             if !Self::CENTRED {
-                return (0.0, uncentred(rstd));
+                return uncentred(all.variance(), args.eps);
             }
-            let [centre, rest] = two_sum(shift, all.mean);
-            let offset = if rest == 0.0 { 0.0 } else { -rest * rstd };
-            (centre, Normalizer { centre, rstd, offset })
+            centred([shift, all.mean], all.variance(), all.rstd(args.eps))
         }
     }
 

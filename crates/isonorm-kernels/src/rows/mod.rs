@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`forward`] | the forward pass, over what the others do |
 //! | [`long`] | the forward pass over rows that are longer than registers |
+//! | [`running`] | from the statistics of rows to running statistics |
 //! | [`backward`], [`gather`] | the backward pass, and the sum of what its teams have summed |
 //! | [`two_sweeps`] | the backward pass over rows that registers do not hold, or whose runs of columns share parameters |
 //! | [`team`] | who owns a row, and holds it |
@@ -31,6 +32,7 @@ pub mod long;
 pub mod parameters;
 pub mod ring;
 mod run_of;
+pub mod running;
 pub mod spread;
 pub mod statistics;
 mod sums;

@@ -71,7 +71,7 @@ pub trait Statistics {
     /// Whether the row's first element is needed.
     const ABOUT_FIRST: bool;
 
-    /// The mean that is saved, and what normalizes; valid in all threads of the team.
+    /// The row's statistics; valid in all threads of the team.
     ///
     /// # Safety
     ///
@@ -82,7 +82,38 @@ pub trait Statistics {
         row: &Held<'_, T, A, V>,
         args: &Args<T>,
         team: &mut G,
-    ) -> (f32, Normalizer<f32>);
+    ) -> Measured;
+}
+
+/// What is known of a row.
+#[derive(Clone, Copy)]
+pub(super) struct Measured {
+    pub mean: f32,
+    /// Biased; of [`Uncentred`] the mean square.
+    pub variance: f32,
+    pub normalizer: Normalizer<f32>,
+}
+
+impl Measured {
+    /// Saves what there is a place for, in the number of the row.
+    ///
+    /// # Safety
+    ///
+    /// The pointers of `args` are as said there; one thread a row.
+    #[inline(always)]
+    pub(super) unsafe fn save<T>(&self, args: &Args<T>, row: u64) {
+        let numbers = [
+            (args.mean, self.mean),
+            (args.rstd, self.normalizer.rstd),
+            (args.variance, self.variance),
+        ];
+        for (place, number) in numbers {
+            if !place.is_null() {
+                // SAFETY: the caller's: there is a number for each row.
+                unsafe { f32::store(place.wrapping_add(row as usize), number) };
+            }
+        }
+    }
 }
 
 /// Mean and variance of the row: LayerNorm, GroupNorm, InstanceNorm.
@@ -129,13 +160,11 @@ impl About {
         }
     }
 
-    /// The mean, and what normalizes, where distances are from this number.
+    /// The row's statistics, where distances are from this number.
     #[inline(always)]
-    fn conclude(self, number: f32, mean_of: MeanOf, eps: f32) -> (f32, Normalizer<f32>) {
-        let [centre, rest] = two_sum(number, self.rest);
-        let rstd = mean_of.rstd(not_below_zero(self.m2), eps);
-        let offset = if rest == 0.0 { 0.0 } else { -rest * rstd };
-        (centre + rest, Normalizer { centre, rstd, offset })
+    fn conclude(self, number: f32, mean_of: MeanOf, eps: f32) -> Measured {
+        let variance = mean_of.all(not_below_zero(self.m2));
+        centred([number, self.rest], variance, 1.0 / (variance + eps).sqrt())
     }
 }
 
@@ -145,15 +174,11 @@ pub trait Summed: Statistics {
     #[doc(hidden)]
     fn add<T: Data, A: Access>(sums: [f32; 2], part: A::Raw<T>, number: f32) -> [f32; 2];
 
-    /// The mean that is saved, and what normalizes, from the sums over the row; with the number that the sums should be taken about once
-    /// more instead, where digits were lost.
+    /// The row's statistics, from the sums over it; with the number that the sums should be taken about once more instead, where
+    /// digits were lost.
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    fn conclude<T: Data, const V: usize>(
-        sums: [f32; 2],
-        number: f32,
-        args: &Args<T>,
-    ) -> (f32, Normalizer<f32>, Option<f32>);
+    fn conclude<T: Data, const V: usize>(sums: [f32; 2], number: f32, args: &Args<T>) -> (Measured, Option<f32>);
 }
 
 impl Summed for Centred {
@@ -165,15 +190,11 @@ impl Summed for Centred {
 
     #[inline(always)]
     #[allow(private_interfaces)]
-    fn conclude<T: Data, const V: usize>(
-        sums: [f32; 2],
-        number: f32,
-        args: &Args<T>,
-    ) -> (f32, Normalizer<f32>, Option<f32>) {
+    fn conclude<T: Data, const V: usize>(sums: [f32; 2], number: f32, args: &Args<T>) -> (Measured, Option<f32>) {
         let mean_of = MeanOf::new::<V>(args.columns);
         let about = About::new(sums, mean_of);
-        let (mean, normalizer) = about.conclude(number, mean_of, args.eps);
-        (mean, normalizer, (!about.kept).then_some(number + about.rest))
+        let measured = about.conclude(number, mean_of, args.eps);
+        (measured, (!about.kept).then_some(number + about.rest))
     }
 }
 
@@ -189,9 +210,9 @@ impl Summed for Uncentred {
         [squares, _]: [f32; 2],
         _number: f32,
         args: &Args<T>,
-    ) -> (f32, Normalizer<f32>, Option<f32>) {
-        let rstd = MeanOf::new::<V>(args.columns).rstd(squares, args.eps);
-        (0.0, uncentred(rstd), None)
+    ) -> (Measured, Option<f32>) {
+        let mean_square = MeanOf::new::<V>(args.columns).all(squares);
+        (uncentred(mean_square, args.eps), None)
     }
 }
 
@@ -205,7 +226,7 @@ impl Statistics for Centred {
         row: &Held<'_, T, A, V>,
         args: &Args<T>,
         team: &mut G,
-    ) -> (f32, Normalizer<f32>) {
+    ) -> Measured {
         let mean_of = MeanOf::new::<V>(args.columns);
         let (mut shift, mut repeated) = (row.first, false);
         let about = loop {
@@ -237,19 +258,35 @@ impl Statistics for Uncentred {
         row: &Held<'_, T, A, V>,
         args: &Args<T>,
         team: &mut G,
-    ) -> (f32, Normalizer<f32>) {
+    ) -> Measured {
         let squares = team.sum(row.fold(0.0, |sum, x: f32| x.mul_add(x, sum)));
-        (0.0, uncentred(MeanOf::new::<V>(args.columns).rstd(squares, args.eps)))
+        uncentred(MeanOf::new::<V>(args.columns).all(squares), args.eps)
     }
 }
 
-/// A normalizer that takes no mean off.
+/// The statistics of a row whose mean is the sum of these two numbers.
 #[inline(always)]
-pub(super) fn uncentred(rstd: f32) -> Normalizer<f32> {
-    Normalizer {
-        centre: 0.0,
-        rstd,
-        offset: 0.0,
+pub(super) fn centred([number, rest]: [f32; 2], variance: f32, rstd: f32) -> Measured {
+    let [centre, rest] = two_sum(number, rest);
+    let offset = if rest == 0.0 { 0.0 } else { -rest * rstd };
+    Measured {
+        mean: centre + rest,
+        variance,
+        normalizer: Normalizer { centre, rstd, offset },
+    }
+}
+
+/// The statistics of a row of which no mean is taken off.
+#[inline(always)]
+pub(super) fn uncentred(mean_square: f32, eps: f32) -> Measured {
+    Measured {
+        mean: 0.0,
+        variance: mean_square,
+        normalizer: Normalizer {
+            centre: 0.0,
+            rstd: 1.0 / (mean_square + eps).sqrt(),
+            offset: 0.0,
+        },
     }
 }
 
@@ -263,13 +300,13 @@ impl Statistics for Given {
         row: &Held<'_, T, A, V>,
         args: &Args<T>,
         _team: &mut G,
-    ) -> (f32, Normalizer<f32>) {
+    ) -> Measured {
         // SAFETY: the caller's.
         unsafe { given::<T>(&args.affine, [args.given_mean, args.given_variance], row.set, args.eps) }
     }
 }
 
-/// The mean that is told for a set of parameters, and what normalizes; from where means and variances are told.
+/// What is told of a row for its set of parameters, from where means and variances are told.
 ///
 /// # Safety
 ///
@@ -280,7 +317,7 @@ pub(super) unsafe fn given<T: Data>(
     [means, variances]: [*const u8; 2],
     set: u32,
     eps: f32,
-) -> (f32, Normalizer<f32>) {
+) -> Measured {
     // SAFETY: the caller's.
     let (mean, variance) = unsafe { (affine.parameter::<T>(means, set), affine.parameter::<T>(variances, set)) };
     let moments = Moments {
@@ -288,13 +325,15 @@ pub(super) unsafe fn given<T: Data>(
         mean,
         m2: variance,
     };
-    let rstd = moments.rstd(eps);
-    let normalizer = Normalizer {
-        centre: mean,
-        rstd,
-        offset: 0.0,
-    };
-    (mean, normalizer)
+    Measured {
+        mean,
+        variance,
+        normalizer: Normalizer {
+            centre: mean,
+            rstd: moments.rstd(eps),
+            offset: 0.0,
+        },
+    }
 }
 
 /// Divides by the number of a row's elements: by its reciprocal, which is the same for all rows, and one step of correction, as that
@@ -330,12 +369,6 @@ impl MeanOf {
         } else {
             rest.mul_add(self.reciprocal, about)
         }
-    }
-
-    /// 1 / √(variance + eps), of the sum of squares.
-    #[inline(always)]
-    pub(super) fn rstd(&self, m2: f32, eps: f32) -> f32 {
-        1.0 / (self.all(m2) + eps).sqrt()
     }
 }
 

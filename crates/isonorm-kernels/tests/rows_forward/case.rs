@@ -204,6 +204,7 @@ pub struct Output<T> {
     pub stream: Aligned<T>,
     pub mean: Vec<f32>,
     pub rstd: Vec<f32>,
+    pub variance: Vec<f32>,
     pub report: Report,
 }
 
@@ -229,6 +230,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         stream: Aligned::new(case.elements(), poison),
         mean: vec![f32::NAN; case.rows],
         rstd: vec![f32::NAN; case.rows],
+        variance: vec![f32::NAN; case.rows],
         report: Report::default(),
     };
     let has_stream = case.residual == Residual::Stream;
@@ -274,6 +276,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         given_variance: input.given_variance.pass(case, "given variance", true, &mut buffers),
         mean: buffers.writable("mean", &mut output.mean),
         rstd: buffers.writable("rstd", &mut output.rstd),
+        variance: buffers.writable("variance", &mut output.variance),
         rows: case.rows as u64,
         x_stride: case.stride() as u64,
         residual_stride: case.stride() as u64,

@@ -31,10 +31,11 @@ impl Rounding for isonorm_math::Bf16 {
     const SMALLEST: f64 = 1e-40;
 }
 
-/// Mean, 1 / √(variance + eps), and how far each may be off.
+/// Mean, 1 / √(variance + eps) and the variance, and how far each may be off.
 struct Expected {
     mean: [f64; 2],
     rstd: [f64; 2],
+    variance: [f64; 2],
 }
 
 fn statistics<T: Rounding>(case: &Case<T>, input: &Input<T>, row: usize, x: &[f64]) -> Expected {
@@ -56,6 +57,7 @@ fn statistics<T: Rounding>(case: &Case<T>, input: &Input<T>, row: usize, x: &[f6
     Expected {
         mean: [mean, spread + 2.0 * F32_UNIT * mean.abs()],
         rstd: [rstd, (SUM + 8.0 * F32_UNIT) * rstd],
+        variance: [variance, (2.0 * SUM + 8.0 * F32_UNIT) * variance],
     }
 }
 
@@ -92,6 +94,15 @@ fn check_row<T: Rounding>(case: &Case<T>, input: &Input<T>, output: &Output<T>, 
     let ([mean, mean_off], [rstd, rstd_off]) = (expected.mean, expected.rstd);
     close(case, "mean", row, f64::from(output.mean[row]), mean, mean_off);
     close(case, "rstd", row, f64::from(output.rstd[row]), rstd, rstd_off);
+    let [variance, variance_off] = expected.variance;
+    close(
+        case,
+        "variance",
+        row,
+        f64::from(output.variance[row]),
+        variance,
+        variance_off,
+    );
     for (i, &x) in x.iter().enumerate() {
         if case.residual == Residual::Stream {
             let stream = f64::from(output.stream.slice()[start + i].to_acc());

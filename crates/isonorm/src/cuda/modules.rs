@@ -31,7 +31,8 @@ impl Default for Modules {
 impl Modules {
     /// A kernel, its module loaded if it was not.
     pub(super) fn function(&self, context: &Context, gpu: &GpuProperties, kernel: &Kernel) -> Result<Function> {
-        self.newest(kernel, gpu)?.module(context)?.function(context, kernel)
+        let module = self.newest(kernel, gpu)?.module(context)?;
+        module.function(context, kernel, gpu.shared_bytes_per_block)
     }
 
     /// The module of the kernel's family and type that was compiled for the newest GPU not newer than this one.

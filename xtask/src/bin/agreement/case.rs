@@ -12,7 +12,6 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 pub struct Record {
     pub problem: String,
-    pub updates_running: bool,
     /// `None` for a cumulative average.
     pub momentum: Option<f64>,
     pub steps: usize,

@@ -14,7 +14,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use isonorm::Device;
+use isonorm::{Device, Error, cuda};
+use isonorm_check::{CpuEngine, CudaEngine, Engine};
 
 use crate::case::File;
 use crate::report::Report;
@@ -27,20 +28,32 @@ const SHOWN: usize = 10;
 struct Options {
     /// The file that scripts/torch_reference.py wrote
     file: PathBuf,
+    /// Where isonorm works: cpu, or cuda for the first GPU
+    #[arg(long, default_value = "cpu", value_parser = ["cpu", "cuda"])]
+    device: String,
     /// Print the errors of both against f64, op by op
     #[arg(long)]
     report: bool,
 }
 
 fn compare_all(options: &Options) -> Result<()> {
-    let device = Device::best();
+    let mut engine: Box<dyn Engine> = match options.device.as_str() {
+        "cuda" => Box::new(CudaEngine::new(cuda::Device::first()?)?),
+        _ => Box::new(CpuEngine::new(Device::cpu())),
+    };
     let bytes = std::fs::read(&options.file).with_context(|| format!("cannot read {}", options.file.display()))?;
     let file = File::parse(&bytes)?;
-    println!("isonorm on {device}");
+    println!("isonorm on {}", engine.name());
     let mut report = Report::default();
     for case in file.cases() {
         let case = case?;
-        let results = engine::run(&device, &case).with_context(|| case.record.problem.clone())?;
+        let results = match engine::run(engine.as_mut(), &case) {
+            Err(error) if matches!(error.downcast_ref(), Some(Error::Unsupported { .. })) => {
+                report.skip();
+                continue;
+            }
+            results => results.with_context(|| case.record.problem.clone())?,
+        };
         for (name, result) in &results {
             report.add(&case, compare::compare(&case, name, result)?);
         }

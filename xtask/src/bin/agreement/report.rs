@@ -59,6 +59,8 @@ type Row = (DType, &'static str, u64);
 #[derive(Default)]
 pub struct Report {
     cases: usize,
+    /// Cases that the engine has no kernel for.
+    skipped: usize,
     results: usize,
     means: BTreeMap<Row, [Mean; COLUMNS.len()]>,
     bad: Vec<Line>,
@@ -95,6 +97,10 @@ impl Report {
         } else if of_bound(&line) <= 1.0 && self.closest.as_ref().is_none_or(|c| of_bound(&line) > of_bound(c)) {
             self.closest = Some(line);
         }
+    }
+
+    pub fn skip(&mut self) {
+        self.skipped += 1;
     }
 
     pub fn disagreements(&self) -> usize {
@@ -147,8 +153,12 @@ impl Report {
         self.means.values().flatten().for_each(|mean| all.merge(mean));
         let share = all.of(all.log_ours - all.log_torch);
         let agree = self.results - self.bad.len();
+        let skipped = match self.skipped {
+            0 => String::new(),
+            skipped => format!("; {skipped} cases skipped, for which there are no kernels"),
+        };
         format!(
-            "{agree} of {} results of {} cases agree with PyTorch {torch}; {share:.2} times its error",
+            "{agree} of {} results of {} cases agree with PyTorch {torch}; {share:.2} times its error{skipped}",
             self.results, self.cases
         )
     }

@@ -53,9 +53,9 @@ pub struct Args<T> {
     pub residual: *const T,
     /// `[rows, columns]`, the gradient of the residual stream, added to dx; or null.
     pub dstream: *const T,
-    /// `[rows, columns]`; may be any of the inputs.
+    /// `[rows, columns]`; or null, with no `dresidual` either. May be any of the inputs.
     pub dx: *mut T,
-    /// `[rows, columns]`; or null. May be any of the inputs but that of dx.
+    /// `[rows, columns]`; or null. May be any of the inputs but the one that dx is; or where dx is, which is lost then.
     pub dresidual: *mut T,
     /// Weight and bias.
     pub affine: Affine,
@@ -219,11 +219,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     #[inline(always)]
     unsafe fn normalizer(&self, row: u64) -> Normalizer<f32> {
         let args = self.args;
-        let mut normalizer = Normalizer {
-            centre: 0.0,
-            rstd: 0.0,
-            offset: 0.0,
-        };
+        let mut normalizer = Normalizer::default();
         if row < args.rows {
             let row = row + u64::from(self.zero);
             // SAFETY: there is a number for each row.
@@ -333,7 +329,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         g
     }
 
-    /// dresidual and dx.
+    /// dx and dresidual: the latter last, as it may be where dx is.
     #[inline(always)]
     unsafe fn finish(
         &self,
@@ -345,6 +341,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         row: u64,
     ) {
         let args = self.args;
+        if args.dx.is_null() {
+            return;
+        }
         unrolled::<V>(|v| {
             if self.has(v) {
                 // SAFETY: the caller's, here and below; each part belongs to one thread.
@@ -357,12 +356,12 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                         let more = S::Access::load(self.place(args.dstream, row, args.dstream_stride, v));
                         dx = dx.zip(S::Access::unpack::<T>(more), |dx, more| dx + more);
                     }
+                    let place = self.place(args.dx, row, args.dx_stride, v);
+                    S::Access::store(place.cast_mut(), S::Access::pack::<T>(dx));
                     if !args.dresidual.is_null() {
                         let place = self.place(args.dresidual, row, args.dresidual_stride, v);
                         S::Access::store(place.cast_mut(), S::Access::pack::<T>(g));
                     }
-                    let place = self.place(args.dx, row, args.dx_stride, v);
-                    S::Access::store(place.cast_mut(), S::Access::pack::<T>(dx));
                 }
             }
         });

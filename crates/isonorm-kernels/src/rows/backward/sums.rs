@@ -7,6 +7,9 @@ use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::team::{Owner, Owns, Team};
 use crate::simt::{self, Shared};
 
+/// Teams whose sums a thread reads before it adds them up.
+const AT_ONCE: usize = 4;
+
 /// The numbers of an access.
 pub(super) type Numbers<T, S> = <<S as Spec>::Access as Access>::Numbers<T>;
 
@@ -33,18 +36,27 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     #[inline(always)]
     pub(super) unsafe fn leave(&self, team: &S::Team, sums: &Sums<Numbers<T, S>, V>) {
         let args = self.args;
-        for (base, numbers) in [(args.dweight, &sums.weight), (args.dbias, &sums.bias)] {
-            if base.is_null() {
-                continue;
-            }
-            // SAFETY: the caller's, in both.
-            unsafe {
-                if let Owner::Lanes(_) = S::Team::OWNER {
-                    self.leave_joined(team, base, numbers);
-                } else {
-                    // The first row of a block or of a cluster is its number.
-                    self.leave_own(base, team.first_row(), numbers);
-                }
+        // Not a loop: numbers that a variable chooses among would be in memory.
+        // SAFETY: the caller's.
+        unsafe {
+            self.leave_one(team, args.dweight, &sums.weight);
+            self.leave_one(team, args.dbias, &sums.bias);
+        }
+    }
+
+    /// The same for the sums of one parameter, where they are wanted.
+    #[inline(always)]
+    unsafe fn leave_one(&self, team: &S::Team, base: *mut f32, numbers: &[Numbers<T, S>; V]) {
+        if base.is_null() {
+            return;
+        }
+        // SAFETY: the caller's, in both.
+        unsafe {
+            if let Owner::Lanes(_) = S::Team::OWNER {
+                self.leave_joined(team, base, numbers);
+            } else {
+                // The first row of a block or of a cluster is its number.
+                self.leave_own(base, team.first_row(), numbers);
             }
         }
     }
@@ -60,35 +72,41 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         });
     }
 
-    /// The block's teams put their numbers side by side in shared memory, in place of rows; then a thread adds up a column.
+    /// The block's teams put their numbers side by side in shared memory, in place of rows; then a thread adds up those of an access.
     #[inline(always)]
     unsafe fn leave_joined(&self, team: &S::Team, base: *mut f32, numbers: &[Numbers<T, S>; V]) {
-        let columns = self.args.columns as u32;
-        let place = |team: u32, column: u32| Shared::<f32>::at(S::Team::SHARED_BYTES).offset(team * columns + column);
+        let (columns, width) = (self.args.columns as u32, Numbers::<T, S>::LANES);
+        let accesses = columns / width;
+        let place = |team: u32| Shared::<f32>::at(S::Team::SHARED_BYTES).offset(team * columns);
         simt::block_barrier();
         let own = simt::thread_index() / team.threads();
         unrolled::<V>(|v| {
             if self.has(v) {
-                numbers[v].fold(self.span.start(v), |column, number| {
-                    // SAFETY: there is room for the numbers of all threads.
-                    unsafe { simt::shared_store(place(own, column), number) };
-                    column + 1
-                });
+                // SAFETY: there is room for the numbers of all threads.
+                unsafe { numbers[v].keep(place(own), self.span.start(v) / width, accesses) };
             }
         });
         simt::block_barrier();
-        let mut column = simt::thread_index();
-        while column < columns {
-            let (mut sum, mut team_index) = (0.0, 0);
-            while team_index < simt::block_threads() / team.threads() {
-                // SAFETY: written before the barrier.
-                sum += unsafe { simt::shared_load(place(team_index, column)) };
-                team_index += 1;
+        let teams = simt::block_threads() / team.threads();
+        let mut access = simt::thread_index();
+        while access < accesses {
+            let (mut sum, mut first) = (Numbers::<T, S>::splat(0.0), 0);
+            while first < teams {
+                let mut some = [Numbers::<T, S>::splat(0.0); AT_ONCE];
+                unrolled::<AT_ONCE>(|i| {
+                    let team = first + i as u32;
+                    if team < teams {
+                        // SAFETY: written before the barrier.
+                        some[i] = unsafe { Numbers::<T, S>::kept(place(team), access, accesses) };
+                    }
+                });
+                unrolled::<AT_ONCE>(|i| sum = sum.zip(some[i], |sum, more| sum + more));
+                first += AT_ONCE as u32;
             }
-            let index = u64::from(simt::block_index()) * self.args.columns + u64::from(column);
+            let index = u64::from(simt::block_index()) * self.args.columns + u64::from(access * width);
             // SAFETY: the caller's: a row of numbers for each block.
-            unsafe { f32::store(base.wrapping_add(index as usize), sum) };
-            column += simt::block_threads();
+            unsafe { sum.store(base.wrapping_add(index as usize)) };
+            access += simt::block_threads();
         }
     }
 }

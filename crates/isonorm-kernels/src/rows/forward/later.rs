@@ -8,14 +8,14 @@ use isonorm_math::Normalizer;
 
 pub use super::Args;
 use super::held::Walk;
-use super::{ParametersOf, Spec, next_set, save};
+use super::{ParametersOf, Spec, next_set};
 use crate::grid::Sent;
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::Epilogue;
 use crate::rows::lanes::unrolled;
 use crate::rows::parameters::{Parameters, at_least_one};
 use crate::rows::ring::{Ring, Slot};
-use crate::rows::statistics::Summed;
+use crate::rows::statistics::{Measured, Summed};
 use crate::rows::team::{Chip, Team};
 use crate::simt;
 
@@ -80,12 +80,11 @@ pub unsafe fn later<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: 
             // SAFETY: the caller's.
             unsafe {
                 parameters.fetch(&args.affine, walk.span, before.set);
-                let (mean, normalizer) = walk.measure(&before, &mut team);
+                let measured = walk.measure(&before, &mut team);
                 if team.rank() == 0 {
-                    save(args.mean, row, mean);
-                    save(args.rstd, row, normalizer.rstd);
+                    measured.save(args, row);
                 }
-                walk.finish_later(row, &before.slot, &parameters, normalizer);
+                walk.finish_later(row, &before.slot, &parameters, measured.normalizer);
             }
         }
         if !is_row {
@@ -117,12 +116,12 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
         sums
     }
 
-    /// The mean that is saved, and what normalizes the row.
+    /// The row's statistics.
     #[inline(always)]
-    unsafe fn measure(&self, before: &Before<S::Access, V>, team: &mut Chip) -> (f32, Normalizer<f32>) {
+    unsafe fn measure(&self, before: &Before<S::Access, V>, team: &mut Chip) -> Measured {
         let (mut sums, mut number, mut repeated) = (team.receive_pair(&before.sent), before.first, false);
         loop {
-            let (mean, normalizer, again) = S::Statistics::conclude::<T, V>(sums, number, self.args);
+            let (measured, again) = S::Statistics::conclude::<T, V>(sums, number, self.args);
             match again {
                 // All threads of the team agree.
                 Some(about) if !repeated => {
@@ -130,7 +129,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
                     // SAFETY: the row is still there.
                     sums = team.sum_pair(unsafe { self.sums(&before.slot, number) });
                 }
-                _ => return (mean, normalizer),
+                _ => return measured,
             }
         }
     }

@@ -89,6 +89,8 @@ pub struct Args<T> {
     pub mean: *mut f32,
     /// `[rows]`, where 1 / √(variance + eps) is saved; or null.
     pub rstd: *mut f32,
+    /// `[rows]`, where the variance is saved; or null.
+    pub variance: *mut f32,
     /// How many rows.
     pub rows: u64,
     /// Elements of a row; at least 1, and what the kernel's key fits.
@@ -220,23 +222,20 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
             set,
         };
         // SAFETY: the caller's.
-        let (mean, normalizer) = unsafe { S::Statistics::measure(&held, args, team) };
+        let measured = unsafe { S::Statistics::measure(&held, args, team) };
         if row >= args.rows {
             return;
         }
         if team.rank() == 0 {
             // SAFETY: the caller's; one thread a row.
-            unsafe {
-                save(args.mean, row, mean);
-                save(args.rstd, row, normalizer.rstd);
-            }
+            unsafe { measured.save(args, row) };
         }
         // SAFETY: the caller's.
         unsafe {
             if self.has_stream() {
                 self.store_stream(loaded, row);
             }
-            self.finish(loaded, parameters, normalizer, row);
+            self.finish(loaded, parameters, measured.normalizer, row);
         }
     }
 
@@ -373,14 +372,5 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         let place = self.place(self.args.y, row, self.args.y_stride, v).cast_mut();
         // SAFETY: the caller's; each part belongs to one thread.
         unsafe { S::Access::store(place, S::Access::pack(y)) };
-    }
-}
-
-/// Saves a number of a row, where there is a place for it.
-#[inline(always)]
-pub(super) unsafe fn save(place: *mut f32, row: u64, value: f32) {
-    if !place.is_null() {
-        // SAFETY: the caller's: there is a number for each row.
-        unsafe { simt::store_32(place.wrapping_add(row as usize).cast(), value.to_bits()) };
     }
 }

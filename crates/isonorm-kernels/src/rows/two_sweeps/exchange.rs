@@ -66,13 +66,13 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
         simt::block_barrier();
     }
 
-    /// Where the sums of a part of a run of a row are. By column those of a row lie together, for every warp reads them all; else
-    /// those of a parameter do, which are added up once more.
+    /// Where the sums of a part of a run of a row are. By column, those of a row lie together if every warp reads them all; else those
+    /// of a part do, which are added up by themselves.
     #[inline(always)]
     fn place_of_sums(&self, part: u32, row: u64, run: u32) -> usize {
         let args = self.args;
-        let place = if Self::BY_COLUMN {
-            row * u64::from(args.parts) + u64::from(part)
+        let place = if Self::BY_COLUMN && args.sweeps == BOTH {
+            row * u64::from(args.sum_parts) + u64::from(part)
         } else {
             (u64::from(part) * args.rows + row) * u64::from(args.runs()) + u64::from(run)
         };
@@ -85,12 +85,12 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
         let args = self.args;
         let mut sums = [0.0; 2];
         let mut part = simt::lane();
-        while part < args.parts {
+        while part < args.sum_parts {
             // All on their way at once.
             let mut some = [[0.0; 2]; AT_ONCE];
             unrolled::<AT_ONCE>(|i| {
                 let part = part + i as u32 * WARP;
-                if part < args.parts {
+                if part < args.sum_parts {
                     let place = self.place_of_sums(part, row, 0);
                     // SAFETY: the caller's: written, and seen by this block.
                     some[i] = unsafe {
@@ -111,7 +111,7 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
     #[inline(always)]
     unsafe fn share_by_run(&self, stretch: Stretch) -> [f32; 2] {
         let args = self.args;
-        let (runs, places) = (at_least_one(args.runs()), args.parts);
+        let (runs, places) = (at_least_one(args.runs()), args.sum_parts);
         let (mut of_gx, mut of_g) = (0.0, 0.0);
         let mut number = simt::lane();
         while number < places * runs.get() {

@@ -35,7 +35,7 @@ use super::epilogue::{Class, Epilogue, Told};
 use super::forward::Spec;
 use super::lanes::{Lanes, unrolled};
 use super::parameters::{Affine, Map, at_least_one};
-use super::statistics::{Op, Statistics, given, uncentred};
+use super::statistics::{Op, Statistics, given};
 use crate::simt;
 use crate::warp;
 
@@ -51,9 +51,9 @@ pub struct Args<T> {
     pub residual: *const T,
     /// By column: `[rows, columns]`, the gradient of the residual stream, added to dx; or null.
     pub dstream: *const T,
-    /// `[rows, columns]`; may be any of the inputs.
+    /// `[rows, columns]`; or null, with no `dresidual` either. May be any of the inputs.
     pub dx: *mut T,
-    /// `[rows, columns]`; or null. May be any of the inputs but that of dx.
+    /// `[rows, columns]`; or null. May be any of the inputs but the one that dx is; or where dx is, which is lost then.
     pub dresidual: *mut T,
     /// Weight and bias.
     pub affine: Affine,
@@ -65,8 +65,8 @@ pub struct Args<T> {
     pub mean: *const f32,
     /// `[rows]`, as the forward pass saved it.
     pub rstd: *const f32,
-    /// `[parts, rows, runs]`, where sums of g·x̂ are left (by column `[rows, parts]`, of g·x̂ times the weight); or null, if statistics
-    /// are given.
+    /// `[parts, rows, runs]`, where sums of g·x̂ are left (by column, of g·x̂ times the weight, and `[rows, parts]` if one launch makes
+    /// both sweeps); or null, if statistics are given.
     pub sums_gx: *mut f32,
     /// The same of g.
     pub sums_g: *mut f32,
@@ -86,6 +86,8 @@ pub struct Args<T> {
     pub part: u64,
     /// Blocks that share a run.
     pub parts: u32,
+    /// Sums over a run that the second sweep adds up: `parts` of the first one, or 1 where these have been added up since.
+    pub sum_parts: u32,
     /// Runs of a row that a block has at a time; 1 where blocks share one.
     pub runs_at_once: u32,
     /// Rows that a block has at a time; 1 where blocks share one, and by column.
@@ -199,13 +201,13 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
     unsafe fn normalizer(&self, stretch: Option<Stretch>) -> Normalizer<f32> {
         let args = self.args;
         let Some(stretch) = stretch else {
-            return uncentred(0.0);
+            return Normalizer::default();
         };
         // SAFETY: the caller's: a number for each set, or for each row.
         unsafe {
             if S::Statistics::OP == Op::Given {
                 let (mean, variance) = (args.given_mean, args.given_variance);
-                return given::<T>(&args.affine, [mean, variance], stretch.set, args.eps).1;
+                return given::<T>(&args.affine, [mean, variance], stretch.set, args.eps).normalizer;
             }
             let row = stretch.row as usize;
             Normalizer {
@@ -357,7 +359,7 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
         }
     }
 
-    /// dresidual and dx of a tile.
+    /// dx and dresidual of a tile: the latter last, as it may be where dx is.
     #[inline(always)]
     unsafe fn store(
         &self,
@@ -369,6 +371,9 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
         (normalizer, means): (Normalizer<f32>, BackwardCoefficients<f32>),
     ) {
         let args = self.args;
+        if args.dx.is_null() {
+            return;
+        }
         unrolled::<V>(|v| {
             let at = at + v as u32 * apart;
             if at < stretch.len {
@@ -384,10 +389,10 @@ impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
                         let more = S::Access::load(args.dstream.wrapping_add(element));
                         dx = dx.zip(S::Access::unpack::<T>(more), |dx, more| dx + more);
                     }
+                    S::Access::store(args.dx.wrapping_add(element), S::Access::pack::<T>(dx));
                     if !args.dresidual.is_null() {
                         S::Access::store(args.dresidual.wrapping_add(element), S::Access::pack::<T>(g[v]));
                     }
-                    S::Access::store(args.dx.wrapping_add(element), S::Access::pack::<T>(dx));
                 }
             }
         });

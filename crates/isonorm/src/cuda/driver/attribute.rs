@@ -57,7 +57,8 @@ fn cluster_sms(context: &Context, shared_bytes: u32) -> Result<u32> {
         resident: false,
     };
     let module = LoadedModule::load(context, OCCUPANCY.family, OCCUPANCY.ptx)?;
-    let clusters = module.function(context, &kernel)?.resident_clusters(context, &kernel)?;
+    let function = module.function(context, &kernel, shared_bytes)?;
+    let clusters = function.resident_clusters(context, &kernel)?;
     Ok(clusters * kernel.cluster)
 }
 

@@ -79,8 +79,9 @@ impl LoadedModule {
         }
     }
 
-    /// A kernel of it, allowed the shared memory and the cluster that it is going to be launched with.
-    pub(crate) fn function(&self, context: &Context, kernel: &Kernel) -> Result<Function> {
+    /// A kernel of it, allowed the cluster that it is going to be launched with, and, if it needs more shared memory than any kernel
+    /// gets, all that the GPU has for a block: other plans have the same function, and the last that asked decides for all.
+    pub(crate) fn function(&self, context: &Context, kernel: &Kernel, most_shared_bytes: u32) -> Result<Function> {
         let _bound = context.bind()?;
         let driver = context.driver;
         let entry = CString::new(kernel.entry).expect("names are text");
@@ -96,7 +97,7 @@ impl LoadedModule {
         if kernel.shared_bytes > FREE_SHARED_BYTES {
             allow(
                 FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                kernel.shared_bytes,
+                most_shared_bytes,
             )?;
         }
         if kernel.cluster > PORTABLE_CLUSTER {

@@ -66,8 +66,16 @@ fn given<R: Spanning, W: Spanning>(running: &Option<Running<R, W>>) -> [usize; 2
     }
 }
 
-/// Whether the tensors start on 16 bytes, and the parameters too where kernels read so many at once.
-fn are_aligned(plan: &GpuPlan, tensors: &[usize], parameters: [usize; 2]) -> bool {
+/// Running statistics that are updated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Update {
+    mean: usize,
+    var: usize,
+    factor: f64,
+}
+
+/// Whether the tensors start on 16 bytes, and the parameters too where kernels read or write so many at once.
+fn are_aligned(plan: &GpuPlan, tensors: &[usize], parameters: &[usize]) -> bool {
     let starts = |address: &usize| address.is_multiple_of(VECTOR_BYTES as usize);
     let by_column = plan.aligned().is_some_and(Schedule::reads_parameters_by_column);
     tensors.iter().all(starts) && (!by_column || parameters.iter().all(starts))
@@ -86,6 +94,7 @@ pub(super) struct ForwardPointers {
     given_var: usize,
     mean: usize,
     rstd: usize,
+    update: Option<Update>,
 }
 
 impl ForwardPointers {
@@ -104,13 +113,26 @@ impl ForwardPointers {
             given_var,
             mean: address(&a.saved_mean),
             rstd: address(&a.saved_rstd),
+            update: match &a.running {
+                Some(Running::Update { mean, var, factor }) => Some(Update {
+                    mean: mean.span().address,
+                    var: var.span().address,
+                    factor: *factor,
+                }),
+                _ => None,
+            },
         }
+    }
+
+    /// Bytes of scratch memory that the call needs.
+    pub(super) fn scratch_bytes(&self, plan: &GpuPlan) -> usize {
+        plan.scratch_bytes(self.update.is_some())
     }
 
     /// Whether the plan's kernels for aligned tensors may run.
     pub(super) fn are_aligned(&self, plan: &GpuPlan) -> bool {
         let tensors = [self.x, self.y, self.residual, self.stream];
-        are_aligned(plan, &tensors, [self.weight, self.bias])
+        are_aligned(plan, &tensors, &[self.weight, self.bias])
     }
 }
 
@@ -140,7 +162,8 @@ impl BackwardPointers {
         BackwardPointers {
             x: a.x.span().address,
             dy,
-            dx,
+            // Where dx is not wanted and dresidual is, kernels write the one over the other.
+            dx: if dx == 0 { address(&a.dresidual) } else { dx },
             residual: address(&a.residual),
             dstream: address(&a.dstream),
             weight: address(&a.weight),
@@ -158,7 +181,7 @@ impl BackwardPointers {
     /// Whether the plan's kernels for aligned tensors may run.
     pub(super) fn are_aligned(&self, plan: &GpuPlan) -> bool {
         let tensors = [self.x, self.dy, self.dx, self.residual, self.dstream, self.dresidual];
-        are_aligned(plan, &tensors, [self.weight, self.bias])
+        are_aligned(plan, &tensors, &[self.weight, self.bias, self.dweight, self.dbias])
     }
 }
 
@@ -171,9 +194,6 @@ pub(super) fn accept_forward<R: Spanning, W: Spanning>(
 ) -> Result<()> {
     check_forward(problem(plan), a)?;
     plan.check()?;
-    if matches!(a.running, Some(Running::Update { .. })) {
-        return Err(plan.unsupported("there are no kernels that update running statistics"));
-    }
     let wide = |argument: &Option<W>| argument.as_ref().is_some_and(|a| a.span().dtype == DType::F64);
     if wide(&a.saved_mean) {
         return Err(plan.unsupported("there are no kernels that save the mean in f64"));
@@ -191,9 +211,6 @@ pub(super) fn accept_backward<R: Spanning, W: Spanning>(
     plan.check()?;
     if a.mean.as_ref().is_some_and(|mean| mean.span().dtype == DType::F64) {
         return Err(plan.unsupported("there are no kernels that take the mean in f64"));
-    }
-    if matches!(a.data, Through::ReadOnly(_)) {
-        return Err(plan.unsupported("there are no kernels that leave dx out"));
     }
     schedule(plan, aligned).map(drop)
 }

@@ -49,7 +49,7 @@ pub(in crate::cuda) fn forward_on(
         plan,
         aligned,
         &forward_places(a),
-        workspace,
+        (workspace, pointers.scratch_bytes(plan)),
         |launcher, scratch| {
             // SAFETY: accepted above; `run` saw to it that the memory is this GPU's.
             unsafe { forward(plan, aligned, &pointers, scratch, launcher) }
@@ -71,7 +71,7 @@ pub(in crate::cuda) fn backward_on(
         plan,
         aligned,
         &backward_places(a),
-        workspace,
+        (workspace, plan.workspace_bytes()),
         |launcher, scratch| {
             // SAFETY: as above.
             unsafe { backward(plan, aligned, &pointers, scratch, launcher) }
@@ -79,13 +79,14 @@ pub(in crate::cuda) fn backward_on(
     )
 }
 
-/// Looks at everything that only a GPU can get wrong, then runs kernels with the address of their scratch memory.
+/// Looks at everything that only a GPU can get wrong, then runs kernels with the address of their scratch memory, of which they need
+/// so many bytes.
 fn run(
     stream: &Stream,
     plan: &Plan,
     aligned: bool,
     places: &[Option<(&'static str, Place<'_>)>],
-    workspace: Workspace<'_>,
+    (workspace, needs): (Workspace<'_>, usize),
     kernels: impl FnOnce(&mut OnStream<'_>, usize) -> Result<()>,
 ) -> Result<()> {
     let (device, op) = (stream.device(), plan.desc().op());
@@ -99,7 +100,7 @@ fn run(
     }
     let functions = plan.functions(aligned)?;
     let _bound = device.context().bind()?;
-    let scratch = Scratch::new(stream, plan, &workspace)?;
+    let scratch = Scratch::new(stream, plan, &workspace, needs)?;
     stream.work_on(op, places, || {
         let address = scratch.address;
         let _scratch = scratch;
@@ -115,8 +116,8 @@ struct Scratch<'s> {
 }
 
 impl<'s> Scratch<'s> {
-    fn new(stream: &'s Stream, plan: &GpuPlan, workspace: &Workspace<'_>) -> Result<Scratch<'s>> {
-        let (needs, op) = (plan.workspace_bytes(), plan.desc().op());
+    fn new(stream: &'s Stream, plan: &GpuPlan, workspace: &Workspace<'_>, needs: usize) -> Result<Scratch<'s>> {
+        let op = plan.desc().op();
         match workspace {
             _ if needs == 0 => Ok(Scratch {
                 address: 0,

@@ -5,7 +5,7 @@ use std::ptr;
 
 use isonorm_kernels::rows::key::{self, backward_kernels, kernels, sweep_kernels};
 use isonorm_kernels::rows::parameters::{Affine, Sharing};
-use isonorm_kernels::rows::{Data, backward as gradients, forward as values, gather, two_sweeps};
+use isonorm_kernels::rows::{Data, backward as gradients, forward as values, gather, running, two_sweeps};
 use isonorm_math::{Bf16, F16};
 
 use super::{BackwardPointers, ForwardPointers, Launcher};
@@ -126,6 +126,15 @@ unsafe fn forward_of<T: Data>(
             workspace as *mut u32
         }
     };
+    let update = rows.running.zip(p.update);
+    // The mean goes to the caller, where there is a place for it.
+    let [mean, variance] = match update {
+        Some((running, _)) => {
+            let [mean, variance] = running.statistics.map(|offset| workspace + offset);
+            [if p.mean == 0 { mean } else { p.mean }, variance]
+        }
+        None => [p.mean, 0],
+    };
     let args = values::Args::<T> {
         x: p.x as *const T,
         residual: p.residual as *const T,
@@ -134,8 +143,9 @@ unsafe fn forward_of<T: Data>(
         affine: affine(&rows.parameters, p.weight, p.bias),
         given_mean: p.given_mean as *const u8,
         given_variance: p.given_var as *const u8,
-        mean: p.mean as *mut f32,
+        mean: mean as *mut f32,
         rstd: p.rstd as *mut f32,
+        variance: variance as *mut f32,
         rows: rows.rows,
         columns: rows.columns,
         x_stride: stride,
@@ -150,11 +160,26 @@ unsafe fn forward_of<T: Data>(
         arrived,
         messages,
     };
-    let [kernel] = planned else {
-        unreachable!("a forward pass is one kernel")
-    };
+    let kernel = &planned[0];
     // SAFETY: the plan's kernel is of this type.
-    unsafe { launcher.launch(0, kernel, &args, || interpreted(kernels::<T>(), kernel)) }
+    unsafe { launcher.launch(0, kernel, &args, || interpreted(kernels::<T>(), kernel))? };
+    let Some((running, update)) = update else {
+        return Ok(());
+    };
+    let args = running::Args::<T> {
+        mean: args.mean,
+        variance: args.variance,
+        running_mean: update.mean as *mut u8,
+        running_variance: update.var as *mut u8,
+        instances: running.instances,
+        channels: running.channels,
+        factor: update.factor,
+        unbias: rows.columns as f64 / (rows.columns as f64 - 1.0),
+        as_data: rows.parameters.as_data.into(),
+        of: PhantomData,
+    };
+    // SAFETY: as above; the first kernel leaves the statistics.
+    unsafe { launcher.launch(1, &planned[1], &args, || running::running::<T>) }
 }
 
 /// # Safety
@@ -170,6 +195,7 @@ unsafe fn backward_of<T: Data>(
     let stride = rows.columns;
     let sums = |gradient: usize, offset: usize| match gradient {
         0 => ptr::null_mut(),
+        gradient if rows.are_gradients => gradient as *mut f32,
         _ => (workspace + offset) as *mut f32,
     };
     let (of_weight, of_bias) = (sums(p.dweight, 0), sums(p.dbias, rows.sums_bytes));
@@ -210,48 +236,51 @@ unsafe fn backward_of<T: Data>(
     let first = &planned[0];
     // SAFETY: the plan's kernel is of this type.
     unsafe { launcher.launch(0, first, &args, || interpreted(backward_kernels::<T>(), first))? };
-    let parts = [of_weight, of_bias];
-    // SAFETY: the caller's; these sums have been left by the first kernel.
-    unsafe {
-        gather_of::<T>(
-            planned,
-            p,
-            (parts, rows.parts, rows.gradients),
-            rows.parameters.as_data,
-            launcher,
-        )
+    if rows.are_gradients {
+        return Ok(());
     }
+    let sums = Sums {
+        from: [of_weight, of_bias],
+        parts: rows.parts,
+        columns: rows.gradients,
+        to: [p.dweight, p.dbias],
+        as_data: rows.parameters.as_data,
+    };
+    // SAFETY: the caller's; these sums have been left by the first kernel.
+    unsafe { add_up::<T>(planned, 1, sums, launcher) }
 }
 
-/// Adds up `count` sums of each of so many parameters.
+/// What a kernel adds up: of each of two parameters `parts` sums, one behind the other, for so many `columns`.
+struct Sums {
+    from: [*mut f32; 2],
+    parts: u64,
+    columns: u64,
+    /// Where the results go, in the data's type or in `f32`; 0: nowhere.
+    to: [usize; 2],
+    as_data: bool,
+}
+
+/// Runs the `index`th kernel, which adds up.
 ///
 /// # Safety
 /// As [`forward`](super::forward), and `T` is the data's type.
-unsafe fn gather_of<T: Data>(
-    planned: &[Kernel],
-    p: &BackwardPointers,
-    ([parts_of_weight, parts_of_bias], parts, columns): ([*mut f32; 2], u64, u64),
-    as_data: bool,
-    launcher: &mut impl Launcher,
-) -> Result<()> {
-    if p.dweight == 0 && p.dbias == 0 {
+unsafe fn add_up<T: Data>(planned: &[Kernel], index: usize, sums: Sums, launcher: &mut impl Launcher) -> Result<()> {
+    if sums.to == [0, 0] {
         return Ok(());
     }
     let args = gather::Args::<T> {
-        parts_of_weight,
-        parts_of_bias,
-        dweight: p.dweight as *mut u8,
-        dbias: p.dbias as *mut u8,
-        parts,
-        columns,
-        warps: gather_warps(parts),
-        as_data: as_data.into(),
+        parts_of_weight: sums.from[0],
+        parts_of_bias: sums.from[1],
+        dweight: sums.to[0] as *mut u8,
+        dbias: sums.to[1] as *mut u8,
+        parts: sums.parts,
+        columns: sums.columns,
+        warps: gather_warps(sums.parts),
+        as_data: sums.as_data.into(),
         of: PhantomData,
     };
-    // A plan with parameters has this kernel.
-    let last = planned.len() - 1;
     // SAFETY: the caller's.
-    unsafe { launcher.launch(last, &planned[last], &args, || gather::gather::<T>) }
+    unsafe { launcher.launch(index, &planned[index], &args, || gather::gather::<T>) }
 }
 
 /// # Safety
@@ -273,12 +302,15 @@ unsafe fn sweeps_of<T: Data>(
     // With given statistics sums are of no use but for the gradients.
     let needed = p.given_var == 0 || wanted.contains(&true);
     let sums = places.sums.map(|offset| at(needed, offset));
-    let gradients = [0, 1].map(|k| at(by_column && wanted[k], places.gradients[k]));
+    let gradients = match rows.are_gradients {
+        true => [p.dweight, p.dbias].map(|gradient| gradient as *mut f32),
+        false => [0, 1].map(|k| at(by_column && wanted[k], places.gradients[k])),
+    };
     if places.arrived_bytes > 0 {
         // SAFETY: the workspace starts with the counters.
         unsafe { launcher.zero(workspace, places.arrived_bytes)? };
     }
-    let args = two_sweeps::Args::<T> {
+    let mut args = two_sweeps::Args::<T> {
         x: p.x as *const T,
         dy: p.dy as *const T,
         residual: p.residual as *const T,
@@ -292,40 +324,73 @@ unsafe fn sweeps_of<T: Data>(
         rstd: p.rstd as *const f32,
         sums_gx: sums[0],
         sums_g: sums[1],
-        dweight: gradients[0],
-        dbias: gradients[1],
+        dweight: ptr::null_mut(),
+        dbias: ptr::null_mut(),
         arrived: workspace as *mut u32,
         rows: rows.rows,
         columns: rows.columns,
         run: rows.run,
-        part: rows.part,
-        parts: rows.parts,
-        runs_at_once: rows.runs_at_once,
-        rows_at_once: rows.rows_at_once,
-        warps: rows.warps,
-        kept: rows.kept,
+        part: 0,
+        parts: 0,
+        sum_parts: rows.shares[0].parts,
+        runs_at_once: 0,
+        rows_at_once: 0,
+        warps: 0,
+        kept: 0,
         sweeps: two_sweeps::BOTH,
         eps: plan.desc().get_eps() as f32,
         activation: plan.desc().get_activation().into(),
     };
-    let all: &[u32] = match rows.apart {
-        true => &[two_sweeps::FIRST, two_sweeps::SECOND],
-        false => &[two_sweeps::BOTH],
+    let sweeps: &[u32] = match rows.shares.len() {
+        1 => &[two_sweeps::BOTH],
+        _ => &[two_sweeps::FIRST, two_sweeps::SECOND],
     };
-    for (i, (&sweeps, kernel)) in all.iter().zip(planned).enumerate() {
-        let args = two_sweeps::Args { sweeps, ..args };
+    let mut index = 0;
+    for (&sweeps, share) in sweeps.iter().zip(&rows.shares) {
+        args = two_sweeps::Args {
+            part: share.part,
+            parts: share.parts,
+            runs_at_once: share.runs_at_once,
+            rows_at_once: share.rows_at_once,
+            warps: share.warps,
+            kept: share.kept,
+            sweeps,
+            ..args
+        };
+        // Alone, the first sweep adds nothing up by column.
+        [args.dweight, args.dbias] = match sweeps {
+            two_sweeps::FIRST => [ptr::null_mut(); 2],
+            _ => gradients,
+        };
+        let kernel = &planned[index];
         // SAFETY: the plan's kernel is of this type.
-        unsafe { launcher.launch(i, kernel, &args, || interpreted(sweep_kernels::<T>(), kernel))? };
+        unsafe { launcher.launch(index, kernel, &args, || interpreted(sweep_kernels::<T>(), kernel))? };
+        index += 1;
+        if let (two_sweeps::FIRST, Some(totals)) = (sweeps, rows.totals) {
+            let of_rows = Sums {
+                from: sums,
+                parts: share.parts.into(),
+                columns: rows.rows,
+                to: totals.map(|offset| workspace + offset),
+                as_data: false,
+            };
+            [args.sums_gx, args.sums_g] = of_rows.to.map(|total| total as *mut f32);
+            args.sum_parts = 1;
+            // SAFETY: the caller's; these sums have been left by the first sweep.
+            unsafe { add_up::<T>(planned, index, of_rows, launcher)? };
+            index += 1;
+        }
     }
-    let parts = if by_column { gradients } else { sums };
-    // SAFETY: as above; these sums have been left by the first kernel.
-    unsafe {
-        gather_of::<T>(
-            planned,
-            p,
-            (parts, rows.gathered, rows.parameters_in_all),
-            rows.parameters.as_data,
-            launcher,
-        )
+    if rows.are_gradients {
+        return Ok(());
     }
+    let sums = Sums {
+        from: if by_column { gradients } else { sums },
+        parts: rows.gathered,
+        columns: rows.parameters_in_all,
+        to: [p.dweight, p.dbias],
+        as_data: rows.parameters.as_data,
+    };
+    // SAFETY: as above.
+    unsafe { add_up::<T>(planned, index, sums, launcher) }
 }

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use super::{GpuPlan, GpuSchedule, Kernel};
+use super::{GpuPlan, GpuSchedule, Kernel, rows};
 use crate::plan::explain::{bytes, candidates, geometry, traffic};
 
 impl GpuPlan {
@@ -66,7 +66,11 @@ fn kernels(label: &str, kernels: &[Kernel], f: &mut fmt::Formatter<'_>) -> fmt::
         if kernel.resident {
             write!(f, ", all at once")?;
         }
-        writeln!(f, ", {} of shared memory", bytes(kernel.shared_bytes.into()))?;
+        write!(f, ", {} of shared memory", bytes(kernel.shared_bytes.into()))?;
+        if *family == rows::running::FAMILY {
+            write!(f, "; only where running statistics are updated")?;
+        }
+        writeln!(f)?;
     }
     Ok(())
 }

@@ -47,6 +47,8 @@ pub(crate) struct Schedule {
     pub(crate) kernels: Vec<Kernel>,
     pub(crate) work: Work,
     pub(crate) workspace_bytes: usize,
+    /// Bytes of the workspace behind those, where running statistics are updated.
+    pub(crate) running_bytes: usize,
     /// Bytes that are moved besides those that every implementation moves.
     pub(crate) again_bytes: u64,
 }
@@ -208,8 +210,16 @@ impl GpuPlan {
 
     /// Bytes of global memory that it needs besides its arguments, which start on 16 bytes.
     pub fn workspace_bytes(&self) -> usize {
-        let schedules = [self.aligned(), self.misaligned()];
-        let bytes = schedules.into_iter().flatten().map(|schedule| schedule.workspace_bytes);
+        self.scratch_bytes(true)
+    }
+
+    /// The same for a call that updates running statistics, or does not.
+    pub(crate) fn scratch_bytes(&self, updates: bool) -> usize {
+        let schedules = [self.aligned(), self.misaligned()].into_iter().flatten();
+        let bytes = schedules.map(|schedule| match updates {
+            true => schedule.workspace_bytes + schedule.running_bytes,
+            false => schedule.workspace_bytes,
+        });
         bytes.max().unwrap_or(0)
     }
 

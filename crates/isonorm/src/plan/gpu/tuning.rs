@@ -11,6 +11,8 @@ type Shapes = &'static [(u32, RangeInclusive<u32>)];
 
 /// Rows that a block owns, or several, in accesses of 16 bytes.
 pub(super) struct Shared {
+    /// Accesses to a row that lanes own, at most: otherwise a block of two warps or more does better.
+    pub(super) lanes: u64,
     /// How many accesses a thread makes to the row of a block.
     pub(super) block: Shapes,
     /// Bytes of such a row, at most, where a cluster may own it.
@@ -41,8 +43,8 @@ pub(super) struct Registers {
     pub(super) few_rows: u64,
     /// Rows that shared memory has room for, at most, where they come ahead there.
     pub(super) slots: u32,
-    /// Accesses of 16 bytes to a row that lanes own, at most: a block of two warps does better with more.
-    pub(super) lanes_accesses: u64,
+    /// Rows for each multiprocessor below which lanes own all rows that they hold: blocks of several teams leave fewer sums.
+    pub(super) few_rows_of_lanes: u64,
     /// Blocks of a grid that does not load ahead and keeps no parameters, as multiples of what a GPU's threads hold: with few
     /// rows a team, a last wave that is not full costs little.
     pub(super) waves: u32,
@@ -51,12 +53,15 @@ pub(super) struct Registers {
 }
 
 const FORWARD_CLUSTER: Shapes = &[(4, 64..=256), (4, 64..=512)];
+/// Eight accesses are those of kernels that keep no parameters in registers.
+const FORWARD_CLUSTER_WIDE: Shapes = &[(4, 64..=256), (8, 64..=256), (4, 64..=512)];
 const FORWARD_CHIP: &[(u32, u32, u32)] = &[(8, 128, 64), (8, 256, u32::MAX), (8, 512, u32::MAX)];
 
 /// The forward pass.
 pub(super) const FORWARD: Registers = Registers {
     lanes_threads: 128,
     wide: Shared {
+        lanes: 96,
         block: &[
             (8, 64..=256),
             (2, 32..=256),
@@ -65,11 +70,12 @@ pub(super) const FORWARD: Registers = Registers {
             (2, 32..=768),
         ],
         most_bytes: 32 << 10,
-        cluster: FORWARD_CLUSTER,
+        cluster: FORWARD_CLUSTER_WIDE,
         most_cluster_threads: 512,
         chip: FORWARD_CHIP,
     },
     centred_16: Shared {
+        lanes: 96,
         block: &[
             (4, 64..=512),
             (2, 32..=256),
@@ -83,6 +89,7 @@ pub(super) const FORWARD: Registers = Registers {
         chip: FORWARD_CHIP,
     },
     other_16: Shared {
+        lanes: 96,
         block: &[(8, 64..=512), (2, 32..=256), (4, 32..=512), (2, 32..=768)],
         most_bytes: 64 << 10,
         cluster: FORWARD_CLUSTER,
@@ -93,12 +100,13 @@ pub(super) const FORWARD: Registers = Registers {
     elements: &[(8, 128..=512), (8, 32..=512)],
     few_rows: 2,
     slots: 3,
-    lanes_accesses: 96,
+    few_rows_of_lanes: 0,
     waves: 8,
     least_rows: 1,
 };
 
 const BACKWARD_WIDE: Shared = Shared {
+    lanes: 256,
     block: &[(2, 64..=512)],
     most_bytes: 16 << 10,
     cluster: &[(2, 64..=256), (2, 64..=512)],
@@ -107,6 +115,7 @@ const BACKWARD_WIDE: Shared = Shared {
 };
 
 const BACKWARD_16: Shared = Shared {
+    lanes: 96,
     most_cluster_threads: 512,
     chip: &[(2, 128, 64), (2, 256, u32::MAX), (2, 512, u32::MAX)],
     ..BACKWARD_WIDE
@@ -122,7 +131,7 @@ pub(super) const BACKWARD: Registers = Registers {
     elements: &[(4, 128..=512), (4, 32..=512)],
     few_rows: 0,
     slots: 2,
-    lanes_accesses: 96,
+    few_rows_of_lanes: 64,
     waves: 1,
     least_rows: 2,
 };

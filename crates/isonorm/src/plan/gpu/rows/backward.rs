@@ -45,7 +45,9 @@ fn schedule(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> Schedule {
             (rows.rows / sets, sets * u64::from(rows.parameters.runs))
         }
     };
-    let sums_bytes = match rows.has_parameters {
+    let are_gradients = rows.parameters.are_gradients(parts);
+    let adds_up = rows.has_parameters && !are_gradients;
+    let sums_bytes = match adds_up {
         true => ((parts * gradients) as usize * size_of::<f32>()).next_multiple_of(REGION_BYTES),
         false => 0,
     };
@@ -57,6 +59,7 @@ fn schedule(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> Schedule {
             columns: rows.columns,
             parameters: rows.parameters,
             parts,
+            are_gradients,
             gradients,
             slots,
             sums_bytes,
@@ -64,10 +67,11 @@ fn schedule(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> Schedule {
             messages_bytes,
         }),
         workspace_bytes: 2 * sums_bytes + messages_bytes,
+        running_bytes: 0,
         again_bytes: 0,
         kernels: Vec::new(),
     };
-    if rows.has_parameters {
+    if adds_up {
         kernels.push(gather(rows.dtype, parts, gradients));
         // Written and read.
         schedule.again_bytes = 2 * 2 * sums_bytes as u64;

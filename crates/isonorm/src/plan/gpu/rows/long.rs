@@ -137,6 +137,7 @@ impl Tiles {
                 ..rows.forward()
             }),
             workspace_bytes: 0,
+            running_bytes: 0,
             again_bytes: rows.rows * not_kept.min(rows.columns) * u64::from(rows.bytes()),
         }
     }

@@ -3,12 +3,15 @@
 
 mod backward;
 mod long;
+mod parameters;
 mod registers;
+pub(crate) mod running;
 mod sweeps;
 
 use std::sync::OnceLock;
 
 pub(crate) use self::backward::gather_warps;
+pub(crate) use self::parameters::Parameters;
 
 use isonorm_kernels::modules::ROWS;
 use isonorm_kernels::rows::access::Width;
@@ -39,6 +42,18 @@ pub(crate) struct Forward {
     pub(crate) exchange: Option<Exchange>,
     /// Bytes of the workspace for messages between blocks that hold a row; zero before the launch.
     pub(crate) messages_bytes: usize,
+    /// What the last kernel is told, if there is one besides: it runs where running statistics are updated.
+    pub(crate) running: Option<Running>,
+}
+
+/// Statistics of rows that are averaged into running ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Running {
+    /// Rows of each channel.
+    pub(crate) instances: u64,
+    pub(crate) channels: u64,
+    /// Where the mean and the variance of each row lie in the workspace: the mean only where the caller does not want it.
+    pub(crate) statistics: [usize; 2],
 }
 
 /// The workspace of an exchange over the grid.
@@ -59,6 +74,8 @@ pub(crate) struct Backward {
     /// Sums of each gradient of weight and bias that are left to be added up, one behind the other: those of blocks of the grid, or of
     /// clusters; by run, of rows.
     pub(crate) parts: u64,
+    /// Whether the sums are the gradients.
+    pub(crate) are_gradients: bool,
     /// Gradients of the weight.
     pub(crate) gradients: u64,
     /// Rows that come ahead.
@@ -79,6 +96,22 @@ pub(crate) struct Sweeps {
     pub(crate) parameters: Parameters,
     /// Elements of a run: all columns, where parameters are by column.
     pub(crate) run: u64,
+    /// The kernel of both sweeps, or one for each.
+    pub(crate) shares: Vec<Share>,
+    /// Where a kernel between the sweeps leaves what it has added up of each row, in the workspace, if there is one.
+    pub(crate) totals: Option<[usize; 2]>,
+    /// Where the parts of the workspace start, and how long those are that are zero before the launch.
+    pub(crate) workspace: SweepsWorkspace,
+    /// What the last kernel adds up of each parameter: sums that lie one behind the other, for so many parameters.
+    pub(crate) gathered: u64,
+    /// Whether the sums are the gradients, and there is no such kernel.
+    pub(crate) are_gradients: bool,
+    pub(crate) parameters_in_all: u64,
+}
+
+/// What a block has at a time in a sweep, or in both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
     /// Elements of a run that a block has.
     pub(crate) part: u64,
     /// Blocks that share a run.
@@ -89,13 +122,6 @@ pub(crate) struct Sweeps {
     pub(crate) warps: u32,
     /// Tiles of a warp that are kept in shared memory.
     pub(crate) kept: u32,
-    /// Whether the sweeps are kernels of their own.
-    pub(crate) apart: bool,
-    /// Where the parts of the workspace start, and how long those are that are zero before the launch.
-    pub(crate) workspace: SweepsWorkspace,
-    /// What the last kernel adds up of each parameter: sums that lie one behind the other, for so many parameters.
-    pub(crate) gathered: u64,
-    pub(crate) parameters_in_all: u64,
 }
 
 /// The workspace of a backward pass in two sweeps, in bytes from its start.
@@ -109,20 +135,6 @@ pub(crate) struct SweepsWorkspace {
     pub(crate) gradients: [usize; 2],
 }
 
-/// Which parameters belong to a row, as kernels are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Parameters {
-    pub(crate) sharing: Sharing,
-    /// Columns that share a parameter.
-    pub(crate) run: u64,
-    /// Row `r` has set `r mod sets`.
-    pub(crate) sets: u32,
-    /// Parameters of a set.
-    pub(crate) runs: u32,
-    /// Whether they have the data's type, else `f32`.
-    pub(crate) as_data: bool,
-}
-
 /// A kernel of the list, whatever the data's type.
 #[derive(Clone, Copy, Debug)]
 struct Listed {
@@ -132,6 +144,12 @@ struct Listed {
 }
 
 impl Listed {
+    /// Whether there is a module of it for this type.
+    fn is_for(&self, dtype: DType) -> bool {
+        let mut modules = ROWS.iter();
+        modules.any(|module| (module.family, module.data) == (self.family, dtype.name()))
+    }
+
     /// The compute capability that its module needs.
     fn needs(&self) -> Option<u32> {
         let module = ROWS.iter().find(|module| module.family == self.family);
@@ -165,6 +183,8 @@ struct Rows<'a> {
     parameters: Parameters,
     /// Whether there is a weight, or more.
     has_parameters: bool,
+    /// Channels whose running statistics may be updated.
+    tracked: Option<u64>,
 }
 
 /// A way to carry it out, or why not.
@@ -233,7 +253,7 @@ fn first(rows: &Rows<'_>, ways: Ways, width: Width) -> (Option<Schedule>, Vec<Ca
             Some(other) => Some(format!("{other} was taken")),
             None => match way(rows, width) {
                 Ok(found) => {
-                    schedule = Some(found);
+                    schedule = Some(running::added(rows, found));
                     None
                 }
                 Err(reason) => Some(reason),
@@ -281,6 +301,7 @@ impl<'a> Rows<'a> {
             columns: g.inner as u64,
             parameters,
             has_parameters: desc.get_affine().has_weight(),
+            tracked: (desc.get_norm().has_running_statistics() && !given && !backward).then_some(g.channels as u64),
         })
     }
 
@@ -303,7 +324,8 @@ impl<'a> Rows<'a> {
                 && key.class.has(self.activation)
                 && (key.residual || !self.residual)
         };
-        let mut kernels: Vec<_> = listed().iter().filter(|kernel| suits(&kernel.key)).collect();
+        let suits = |kernel: &&Listed| suits(&kernel.key) && kernel.is_for(self.dtype);
+        let mut kernels: Vec<_> = listed().iter().filter(suits).collect();
         kernels.sort_by_key(|kernel| {
             let class = match kernel.key.class {
                 Class::Plain => 0,
@@ -373,39 +395,7 @@ impl<'a> Rows<'a> {
             kept: 0,
             exchange: None,
             messages_bytes: 0,
+            running: None,
         }
-    }
-}
-
-impl Parameters {
-    /// Weight and bias, and given statistics, of a row.
-    fn of(desc: &NormDesc, g: &Geometry) -> Result<Parameters, String> {
-        let narrow = |number: usize| u32::try_from(number).map_err(|_| "there are more than 2³² channels".to_string());
-        let (affine, given) = (desc.get_affine(), desc.uses_running_statistics());
-        let by_column = g.affine.kept_stride == 0 && g.affine.inner_divisor.is_some_and(|d| d.get() == 1);
-        let by_column = !given && (by_column || !affine.has_weight());
-        let as_data = desc.get_param_dtype() != DType::F32;
-        if by_column {
-            return Ok(Parameters {
-                sharing: Sharing::ByColumn,
-                run: 1,
-                sets: 1,
-                runs: 1,
-                as_data,
-            });
-        }
-        narrow(g.parameters)?;
-        let run = g.affine.inner_divisor.map_or(g.inner, |d| d.get());
-        Ok(Parameters {
-            sharing: Sharing::ByRun,
-            run: run as u64,
-            sets: narrow(if g.affine.kept_stride == 0 {
-                1
-            } else {
-                g.affine.kept_modulus.get()
-            })?,
-            runs: narrow(g.inner.div_ceil(run))?,
-            as_data,
-        })
     }
 }

@@ -66,11 +66,12 @@ pub(super) fn chip(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
 /// The fewest lanes that hold a row.
 pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
     let threads = tuning.lanes_threads;
+    let few = rows.has_parameters && rows.rows < tuning.few_rows_of_lanes * u64::from(rows.gpu.sms);
     let holds = |listed: &&&Listed| {
         let key = &listed.key;
         let lanes = matches!(key.owner, Owner::Lanes(_)) && key.fits(rows.columns, (threads, 1), rows.bytes());
         let accesses = rows.columns.div_ceil(key.access_elements(rows.bytes()).into());
-        lanes && (width == Width::Element || accesses <= tuning.lanes_accesses)
+        lanes && (width == Width::Element || few || accesses <= tuning.of(rows).lanes)
     };
     let kernels = rows.kernels(width);
     let fewest = kernels
@@ -296,6 +297,7 @@ fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
             ..rows.forward()
         }),
         workspace_bytes: messages_bytes,
+        running_bytes: 0,
         again_bytes: 0,
     }
 }

@@ -9,7 +9,7 @@ use isonorm_kernels::simt::WARP;
 use super::super::occupancy::blocks_per_sm;
 use super::super::tuning::SWEEPS;
 use super::backward::{REGION_BYTES, gather};
-use super::{Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Sweeps, SweepsWorkspace, Work};
+use super::{Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Share, Sweeps, SweepsWorkspace, Work};
 
 /// Parts of a run start on lines of the cache.
 const LINE_BYTES: u64 = 128;
@@ -20,42 +20,92 @@ pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
         .into_iter()
         .find(|listed| listed.key.owner == Owner::Grid);
     let listed = listed.ok_or("there is no such kernel")?;
-    // A first division, among as many blocks as registers leave room for; another, if shared memory leaves room for fewer.
-    let kernel = rows.kernel(listed, 1, SWEEPS.threads, 0);
-    let at_once = blocks_per_sm(rows.gpu, &kernel);
-    let room = (rows.gpu.shared_bytes_per_sm / at_once).saturating_sub(RESERVED_SHARED_BYTES);
-    let room = room.min(rows.gpu.shared_bytes_per_block) - kernel.shared_bytes;
     let has_sums = rows.parameters.sharing == Sharing::ByColumn && rows.has_parameters;
-    let tile_bytes = listed.key.sweeps_tile_bytes(SWEEPS.threads, rows.bytes(), has_sums);
-    let mut division = Division::new(rows, u64::from(at_once * rows.gpu.sms));
-    let kept = division.tiles(rows, listed).min(u64::from(room / tile_bytes)) as u32;
-    let mut kernel = kernel;
-    kernel.shared_bytes += kept * tile_bytes;
-    let resident = u64::from(blocks_per_sm(rows.gpu, &kernel) * rows.gpu.sms);
-    if resident < u64::from(at_once * rows.gpu.sms) {
-        division = Division::new(rows, resident);
-    }
-    let blocks = division.blocks();
-    let teams = rows
-        .rows
-        .div_ceil(division.rows_at_once.into())
-        .min((resident / blocks).max(1));
-    if blocks > MOST_BLOCKS {
-        return Err(format!(
-            "{blocks} blocks should share a row; a grid has at most {MOST_BLOCKS}"
-        ));
-    }
-    kernel.grid = (blocks * teams) as u32;
+    let mut both = Launch::new(rows, listed, has_sums)?;
+    let blocks = both.division.blocks();
     // With gradients by column shares are small, and reading them again takes less time than waiting for each other.
-    let apart = rows.op != Op::Given && blocks > if has_sums { 1 } else { resident };
-    kernel.resident = rows.op != Op::Given && blocks > 1 && !apart;
-    Ok(schedule(rows, listed, kernel, (kept, apart), teams, &division))
+    let apart = rows.op != Op::Given && blocks > if has_sums { 1 } else { both.resident };
+    both.kernel.resident = rows.op != Op::Given && blocks > 1 && !apart;
+    let launches = match (apart, has_sums) {
+        // The first sweep adds nothing up by column.
+        (true, true) => vec![Launch::new(rows, listed, false)?, both],
+        (true, false) => vec![both.clone(), both],
+        (false, _) => vec![both],
+    };
+    Ok(schedule(rows, listed, &launches))
 }
 
 /// Bytes of shared memory that the GPU takes for itself in each block.
 const RESERVED_SHARED_BYTES: u32 = 1 << 10;
 
+/// A launch of the kernel.
+#[derive(Clone)]
+struct Launch {
+    kernel: Kernel,
+    division: Division,
+    /// Tiles of a warp, and how many of them are kept.
+    tiles: u64,
+    kept: u32,
+    /// Blocks that run at the same time, and groups of blocks that share rows.
+    resident: u64,
+    teams: u64,
+}
+
+impl Launch {
+    /// Whose blocks add up gradients by column, or do not.
+    fn new(rows: &Rows<'_>, listed: &Listed, has_sums: bool) -> Result<Launch, String> {
+        // A first division, among as many blocks as registers leave room for; another, if shared memory leaves room for fewer.
+        let mut kernel = rows.kernel(listed, 1, SWEEPS.threads, 0);
+        let at_once = blocks_per_sm(rows.gpu, &kernel);
+        let room = (rows.gpu.shared_bytes_per_sm / at_once).saturating_sub(RESERVED_SHARED_BYTES);
+        let room = room.min(rows.gpu.shared_bytes_per_block) - kernel.shared_bytes;
+        let tile_bytes = listed.key.sweeps_tile_bytes(SWEEPS.threads, rows.bytes(), has_sums);
+        let tile = listed.key.tile_elements(SWEEPS.threads, rows.bytes()).into();
+        let tile = has_sums.then_some(tile);
+        let mut division = Division::new(rows, u64::from(at_once * rows.gpu.sms), tile);
+        let tiles = division.tiles(rows, listed);
+        let kept = tiles.min(u64::from(room / tile_bytes)) as u32;
+        kernel.shared_bytes += kept * tile_bytes;
+        let resident = u64::from(blocks_per_sm(rows.gpu, &kernel) * rows.gpu.sms);
+        if resident < u64::from(at_once * rows.gpu.sms) {
+            division = Division::new(rows, resident, tile);
+        }
+        let blocks = division.blocks();
+        if blocks > MOST_BLOCKS {
+            return Err(format!(
+                "{blocks} blocks should share a row; a grid has at most {MOST_BLOCKS}"
+            ));
+        }
+        let teams = rows
+            .rows
+            .div_ceil(division.rows_at_once.into())
+            .min((resident / blocks).max(1));
+        kernel.grid = (blocks * teams) as u32;
+        Ok(Launch {
+            kernel,
+            tiles: division.tiles(rows, listed).max(1),
+            division,
+            kept,
+            resident,
+            teams,
+        })
+    }
+
+    fn share(&self) -> Share {
+        let division = &self.division;
+        Share {
+            part: division.part,
+            parts: division.parts as u32,
+            runs_at_once: division.runs_at_once as u32,
+            rows_at_once: division.rows_at_once,
+            warps: division.warps,
+            kept: self.kept,
+        }
+    }
+}
+
 /// What a block has at a time.
+#[derive(Clone)]
 struct Division {
     /// Elements of a run; runs of a row.
     run: u64,
@@ -69,8 +119,9 @@ struct Division {
 }
 
 impl Division {
-    /// For at most `most` blocks a row.
-    fn new(rows: &Rows<'_>, most: u64) -> Division {
+    /// For at most `most` blocks a row, unless there are gradients by column: then a block of a long row has a tile of so many
+    /// elements, of which it keeps the sums.
+    fn new(rows: &Rows<'_>, most: u64, tile: Option<u64>) -> Division {
         let by_column = rows.parameters.sharing == Sharing::ByColumn;
         let (run, runs) = match by_column {
             true => (rows.columns, 1),
@@ -79,16 +130,23 @@ impl Division {
         let bytes = u64::from(rows.bytes());
         // Few rows are divided among more blocks.
         let each = rows.rows.saturating_mul(rows.columns).saturating_mul(bytes) / most;
-        let most_bytes = match by_column && rows.has_parameters {
-            true => SWEEPS.share_elements * bytes,
-            false => SWEEPS.share_bytes,
+        let most_bytes = match tile {
+            Some(_) => SWEEPS.share_elements * bytes,
+            None => SWEEPS.share_bytes,
         };
         let share = each.clamp(SWEEPS.least_share_bytes, most_bytes) / bytes;
         let line = LINE_BYTES / bytes;
         let all = u64::from(SWEEPS.threads / WARP);
         let (mut parts, runs_at_once) = (run.div_ceil(share), (share / run).clamp(1, runs.min(all)));
         if parts > 1 && parts * runs > most {
-            parts = (most / runs).max(1);
+            parts = match tile {
+                // The last of several waves is a full one.
+                Some(tile) => run.div_ceil(tile).next_multiple_of(most),
+                None => (most / runs).max(1),
+            };
+        } else if by_column && 2 * parts > most {
+            // There is one team: no multiprocessor has less to do than others.
+            parts = most;
         }
         let part = run.div_ceil(parts).next_multiple_of(line);
         let parts = run.div_ceil(part);
@@ -126,77 +184,77 @@ impl Division {
     }
 }
 
-fn schedule(
-    rows: &Rows<'_>,
-    listed: &Listed,
-    kernel: Kernel,
-    (kept, apart): (u32, bool),
-    teams: u64,
-    division: &Division,
-) -> Schedule {
+fn schedule(rows: &Rows<'_>, listed: &Listed, launches: &[Launch]) -> Schedule {
     let by_column = listed.key.sharing == Sharing::ByColumn;
-    let places = division.parts;
+    let (first, last) = (&launches[0], &launches[launches.len() - 1]);
+    let (runs, apart) = (first.division.runs, launches.len() > 1);
     let mut end = 0;
     let mut region = |numbers: u64| {
         let start = end;
         end += (numbers as usize * size_of::<f32>()).next_multiple_of(REGION_BYTES);
         start
     };
-    let counters = if kernel.resident { rows.rows } else { 0 };
+    let counters = if first.kernel.resident { rows.rows } else { 0 };
     region(counters);
-    let sums = [0; 2].map(|_| region(places * rows.rows * division.runs));
-    let with_gradients = by_column && rows.has_parameters;
+    let places = first.division.parts * rows.rows * runs;
+    let sums = [0; 2].map(|_| region(places));
+    // By run the last kernel wants the sums of parts, too.
+    let totals = (apart && by_column && first.division.parts > 1).then(|| [0; 2].map(|_| region(rows.rows)));
+    let are_gradients = by_column && rows.parameters.are_gradients(last.teams);
+    let with_gradients = by_column && rows.has_parameters && !are_gradients;
     let gradients = match with_gradients {
-        true => [0; 2].map(|_| region(teams * rows.columns)),
+        true => [0; 2].map(|_| region(last.teams * rows.columns)),
         false => [0; 2],
     };
     let (gathered, parameters_in_all) = match by_column {
-        true => (teams, rows.columns),
+        true => (last.teams, rows.columns),
         false => {
-            let all = u64::from(rows.parameters.sets) * division.runs;
-            (places * rows.rows * division.runs / all, all)
+            let all = u64::from(rows.parameters.sets) * runs;
+            (places / all, all)
         }
     };
-    let mut kernels = vec![kernel; if apart { 2 } else { 1 }];
-    if rows.has_parameters {
+    let mut kernels = vec![first.kernel];
+    if totals.is_some() {
+        kernels.push(gather(rows.dtype, first.division.parts, rows.rows));
+    }
+    if apart {
+        kernels.push(last.kernel);
+    }
+    if rows.has_parameters && !are_gradients {
         kernels.push(gather(rows.dtype, gathered, parameters_in_all));
     }
     // What is not kept is read again.
-    let tiles = division.tiles(rows, listed).max(1);
     let again = match rows.op {
         Op::Given => 0,
         _ => {
-            let kept = if apart { 0 } else { kept };
+            let kept = if apart { 0 } else { first.kept };
             let bytes = (2 + u64::from(rows.residual)) * rows.rows * rows.columns * u64::from(rows.bytes());
-            bytes / tiles * tiles.saturating_sub(kept.into())
+            bytes / first.tiles * first.tiles.saturating_sub(kept.into())
         }
     };
     let written_and_read = match with_gradients {
-        true => 2 * 2 * teams * rows.columns * size_of::<f32>() as u64,
+        true => 2 * 2 * last.teams * rows.columns * size_of::<f32>() as u64,
         false => 0,
     };
     Schedule {
         kernels,
         workspace_bytes: end,
+        running_bytes: 0,
         again_bytes: again + written_and_read,
         work: Work::Sweeps(Sweeps {
             rows: rows.rows,
             columns: rows.columns,
             parameters: rows.parameters,
-            run: division.run,
-            part: division.part,
-            parts: division.parts as u32,
-            runs_at_once: division.runs_at_once as u32,
-            rows_at_once: division.rows_at_once,
-            warps: division.warps,
-            kept,
-            apart,
+            run: first.division.run,
+            shares: launches.iter().map(Launch::share).collect(),
+            totals,
             workspace: SweepsWorkspace {
                 arrived_bytes: counters as usize * size_of::<u32>(),
                 sums,
                 gradients,
             },
             gathered,
+            are_gradients,
             parameters_in_all,
         }),
     }
