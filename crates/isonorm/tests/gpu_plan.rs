@@ -284,11 +284,11 @@ fn sweeps_share_rows_among_blocks_that_run_at_once_or_are_kernels_of_their_own()
 fn what_one_team_sums_are_the_gradients() {
     for (problem, kernels) in [
         ("layernorm x=3x64 pass=backward", 1),
-        // Rows of many blocks, each of which has its columns of all rows.
-        ("layernorm x=16x4194304 pass=backward", 2),
+        // Two sweeps and the sums of rows between: each block of the second one has its columns of all rows.
+        ("layernorm x=16x4194304 pass=backward", 3),
         // Sums are of another type than the gradients.
         ("layernorm x=3x64 dtype=bf16 param=bf16 pass=backward", 2),
-        ("layernorm x=16x4194304 dtype=bf16 param=bf16 pass=backward", 3),
+        ("layernorm x=16x4194304 dtype=bf16 param=bf16 pass=backward", 4),
     ] {
         assert_eq!(plan(problem).kernels().len(), kernels, "{problem}");
     }

@@ -208,11 +208,12 @@ fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>, blocks
         Width::Element => fewest.max(*range.start()),
         Width::Vector => fewest,
     };
-    let fits = key.fits(rows.columns, (threads, blocks), rows.bytes())
+    let fits = range.contains(&threads)
+        && key.fits(rows.columns, (threads, blocks), rows.bytes())
         && (key.pass == Pass::Forward
             || key.sharing == Sharing::ByColumn
             || has_stretches(rows, key, threads * blocks));
-    (range.contains(&threads) && fits).then_some(threads)
+    fits.then_some(threads)
 }
 
 /// Whether each warp of so many threads has a stretch of one run, and all stretches are a row.
