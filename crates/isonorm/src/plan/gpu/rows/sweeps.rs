@@ -140,13 +140,9 @@ impl Division {
         let (mut parts, runs_at_once) = (run.div_ceil(share), (share / run).clamp(1, runs.min(all)));
         if parts > 1 && parts * runs > most {
             parts = match tile {
-                // The last of several waves is a full one.
-                Some(tile) => run.div_ceil(tile).next_multiple_of(most),
+                Some(tile) => run.div_ceil(tile),
                 None => (most / runs).max(1),
             };
-        } else if by_column && 2 * parts > most {
-            // There is one team: no multiprocessor has less to do than others.
-            parts = most;
         }
         let part = run.div_ceil(parts).next_multiple_of(line);
         let parts = run.div_ceil(part);
