@@ -162,7 +162,7 @@ def main() -> int:
         records.append(case.record())
     metadata = {"cases": json.dumps(records), "torch": torch.__version__}
     size = safetensors_file.write(options.output, tensors, metadata)
-    without = f", {refused} left out that it has no kernels for" if refused else ""
+    without = f", {refused} left out that it refuses" if refused else ""
     on = "" if options.device == "cpu" else f" on {torch.cuda.get_device_name()}"
     print(f"PyTorch {torch.__version__}{on}: {len(records)} cases{without}, seed {options.seed}, {size / 1e6:.0f} MB")
     return 0

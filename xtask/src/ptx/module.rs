@@ -47,7 +47,7 @@ impl Module {
             "rows_forward_block" if kernel.ends_with("_v3_ahead") => Some(64 + 4 * more),
             "rows_forward_block" if more == 0 && kernel.ends_with("_v4_ahead") => Some(80),
             "rows_forward_cluster_plain" if more == 0 => Some(96),
-            // Of eight accesses, eight hold a row: a block of the largest size has all registers.
+            // Eight accesses take more.
             "rows_forward_cluster_runs_plain" if kernel.contains("_v4") => Some(80),
             // Activations of several numbers side by side take all they get, and are no faster for it.
             "rows_forward_any" if kernel.ends_with("_v4") => Some(72),
