@@ -8,3 +8,14 @@ mod occupancy;
 
 #[cfg(not(any(isonorm_module = "simt", isonorm_module = "occupancy")))]
 mod rows;
+
+#[cfg(not(any(isonorm_module = "simt", isonorm_module = "occupancy")))]
+mod tiles;
+
+/// The data's type.
+#[cfg(isonorm_data = "bf16")]
+type Element = isonorm_math::Bf16;
+#[cfg(isonorm_data = "f16")]
+type Element = isonorm_math::F16;
+#[cfg(not(any(isonorm_data = "bf16", isonorm_data = "f16")))]
+type Element = f32;

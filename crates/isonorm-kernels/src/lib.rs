@@ -8,6 +8,7 @@
 //! | [`simt`] | what a GPU thread can do, implemented twice: instructions, and the interpreter's calls |
 //! | [`warp`], [`block`], [`cluster`], [`grid`] | helpers, named by the group of threads that cooperates |
 //! | [`rows`] | kernels for groups that are contiguous in memory |
+//! | [`tiles`] | kernels for groups that are not: those of channels |
 //! | `interpreter` | (host only) runs kernels and finds their races, overruns and deadlocks |
 //! | `modules` | (host only) the generated PTX |
 #![cfg_attr(target_arch = "nvptx64", no_std)]
@@ -29,4 +30,5 @@ pub mod interpreter;
 pub mod modules;
 pub mod rows;
 pub mod simt;
+pub mod tiles;
 pub mod warp;

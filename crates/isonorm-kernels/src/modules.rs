@@ -82,6 +82,14 @@ modules! {
     "rows_sweeps_elements_runs" of "f32" "f16" "bf16" for 80;
     "rows_gather" of "f32" "f16" "bf16" for 80;
     "rows_running" of "f32" "f16" "bf16" for 80;
+    "tiles_forward_plain" of "f32" "f16" "bf16" for 80;
+    "tiles_forward_piecewise" of "f32" "f16" "bf16" for 80;
+    "tiles_forward" of "f32" "f16" "bf16" for 80;
+    "tiles_forward_elements" of "f32" "f16" "bf16" for 80;
+    "tiles_backward_plain" of "f32" "f16" "bf16" for 80;
+    "tiles_backward_piecewise" of "f32" "f16" "bf16" for 80;
+    "tiles_backward" of "f32" "f16" "bf16" for 80;
+    "tiles_backward_elements" of "f32" "f16" "bf16" for 80;
 }
 
 /// A kernel that does nothing, named `nothing`: for questions to the driver about clusters.

@@ -61,6 +61,10 @@ impl Module {
             // Two of the largest blocks on a multiprocessor.
             "rows_gather" => Some(64),
             "rows_sweeps_plain" | "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),
+            // Eight columns of an access, each with sums of its own and what z needs, take more.
+            "tiles_forward" | "tiles_backward" | "tiles_backward_piecewise" if more > 0 => None,
+            // Two blocks on a multiprocessor.
+            tiles if tiles.starts_with("tiles") && kernel != "given" => Some(128),
             _ => None,
         }
     }
@@ -72,8 +76,8 @@ impl Module {
     }
 }
 
-/// The families of kernels for rows.
-const ROWS: [&str; 36] = [
+/// The families of kernels.
+const FAMILIES: [&str; 44] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -110,6 +114,14 @@ const ROWS: [&str; 36] = [
     "rows_sweeps_elements_runs",
     "rows_gather",
     "rows_running",
+    "tiles_forward_plain",
+    "tiles_forward_piecewise",
+    "tiles_forward",
+    "tiles_forward_elements",
+    "tiles_backward_plain",
+    "tiles_backward_piecewise",
+    "tiles_backward",
+    "tiles_backward_elements",
 ];
 
 /// As `Key::max_threads` has it: what a kernel holds and does leaves room for so many.
@@ -126,6 +138,7 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
             }
         }
         "rows_backward_wide" => |_| 256,
+        tiles if tiles.starts_with("tiles") => |_| 256,
         "rows_backward_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },
         "rows_backward_chip_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },
         _ => |_| 512,
@@ -161,7 +174,7 @@ const OCCUPANCY: Module = Module {
 
 /// Every module.
 pub fn modules() -> Vec<Module> {
-    let rows = ROWS.into_iter().flat_map(|family| {
+    let families = FAMILIES.into_iter().flat_map(|family| {
         data(family).iter().map(move |data| Module {
             family,
             data: Some(data),
@@ -170,5 +183,5 @@ pub fn modules() -> Vec<Module> {
             committed: true,
         })
     });
-    rows.chain([OCCUPANCY, PROBE]).collect()
+    families.chain([OCCUPANCY, PROBE]).collect()
 }

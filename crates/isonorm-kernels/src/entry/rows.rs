@@ -2,6 +2,7 @@
 
 #![allow(unused_imports, reason = "each module uses some of what the list names")]
 
+use super::Element;
 use crate::rows::access::{Elements, Vectors};
 use crate::rows::backward::{self, by_run, gradients_later};
 use crate::rows::epilogue::{Any, Piecewise, Plain};
@@ -15,14 +16,6 @@ use crate::rows::spread::{Alone, Grid};
 use crate::rows::statistics::{Centred, Given, Uncentred};
 use crate::rows::team::{Block, Blocks, Chip, Lanes};
 use crate::rows::two_sweeps;
-
-/// The data's type.
-#[cfg(isonorm_data = "bf16")]
-type Element = isonorm_math::Bf16;
-#[cfg(isonorm_data = "f16")]
-type Element = isonorm_math::F16;
-#[cfg(not(any(isonorm_data = "bf16", isonorm_data = "f16")))]
-type Element = f32;
 
 macro_rules! entries {
     ($($family:literal by $function:ident { $($name:ident: $statistics:ty, $team:ty, $access:ty, $accesses:literal, $map:ty, $epilogue:ty,

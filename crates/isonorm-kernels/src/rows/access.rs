@@ -346,7 +346,7 @@ impl Access for Elements {
 
 /// How many elements an access covers.
 #[inline(always)]
-pub(super) const fn width<T: Data, A: Access>() -> u32 {
+pub(crate) const fn width<T: Data, A: Access>() -> u32 {
     A::Numbers::<T>::LANES
 }
 

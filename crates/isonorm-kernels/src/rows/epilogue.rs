@@ -54,7 +54,7 @@ impl Class {
     }
 
     /// Tensors that the backward pass reads: x and dy, and where z is needed perhaps a residual.
-    pub(super) const fn tensors(self) -> u32 {
+    pub(crate) const fn tensors(self) -> u32 {
         match self {
             Class::Plain => 2,
             Class::Piecewise | Class::Any => 3,

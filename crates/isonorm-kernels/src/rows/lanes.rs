@@ -7,7 +7,7 @@ use crate::simt::{self, Shared};
 
 /// `body(0)`, `body(1)`, … `body(V − 1)`, written out; `V` is 8 at most.
 #[inline(always)]
-pub(super) fn unrolled<const V: usize>(mut body: impl FnMut(usize)) {
+pub(crate) fn unrolled<const V: usize>(mut body: impl FnMut(usize)) {
     const { assert!(V <= 8) };
     if V > 0 {
         body(0);
@@ -57,6 +57,9 @@ pub trait Lanes: Copy {
 
     /// The same number in each lane.
     fn splat(number: f32) -> Self;
+
+    /// The number `of(lane)` in each lane.
+    fn each(of: impl FnMut(u32) -> f32) -> Self;
 
     /// Folds over the lanes, in order.
     fn fold<A>(self, start: A, step: impl FnMut(A, f32) -> A) -> A;
@@ -118,6 +121,11 @@ impl Lanes for [f32; 1] {
     #[inline(always)]
     fn splat(number: f32) -> Self {
         [number]
+    }
+
+    #[inline(always)]
+    fn each(mut of: impl FnMut(u32) -> f32) -> Self {
+        [of(0)]
     }
 
     #[inline(always)]
@@ -189,6 +197,11 @@ macro_rules! lanes {
             #[inline(always)]
             fn splat(number: f32) -> Self {
                 [number; $lanes]
+            }
+
+            #[inline(always)]
+            fn each(mut of: impl FnMut(u32) -> f32) -> Self {
+                [$(of($lane)),*]
             }
 
             #[inline(always)]

@@ -26,7 +26,7 @@ pub mod forward;
 pub mod gather;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod key;
-mod lanes;
+pub(crate) mod lanes;
 pub(crate) mod list;
 pub mod long;
 pub mod parameters;

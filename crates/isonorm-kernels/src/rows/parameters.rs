@@ -60,7 +60,7 @@ impl Affine {
     ///
     /// `base` points to more than `index` parameters, in the type that `self` says.
     #[inline(always)]
-    pub(super) unsafe fn parameter<T: Data>(&self, base: *const u8, index: u32) -> f32 {
+    pub(crate) unsafe fn parameter<T: Data>(&self, base: *const u8, index: u32) -> f32 {
         // SAFETY: the caller's.
         unsafe {
             if self.is_narrow::<T>() {
@@ -74,7 +74,7 @@ impl Affine {
 
 /// What a division may divide by, without a check that could fail.
 #[inline(always)]
-pub(super) fn at_least_one(number: u32) -> NonZero<u32> {
+pub(crate) fn at_least_one(number: u32) -> NonZero<u32> {
     NonZero::new(number).unwrap_or(NonZero::<u32>::MIN)
 }
 

@@ -72,8 +72,9 @@ pub unsafe fn running<T: Data>(args: &Args<T>) {
             let [mean, variance] = sums.map(|sum| sum / args.instances as f64);
             // SAFETY: the caller's; a thread for each channel.
             unsafe {
-                blend(args, args.running_mean, channel, mean);
-                blend(args, args.running_variance, channel, variance * args.unbias);
+                let how = (args.factor, args.as_data);
+                blend::<T>(args.running_mean, channel, mean, how);
+                blend::<T>(args.running_variance, channel, variance * args.unbias, how);
             }
         }
         simt::block_barrier();
@@ -144,12 +145,17 @@ unsafe fn left(thread: u32) -> [f64; 2] {
     [f64::from_bits(b << 32 | a), f64::from_bits(d << 32 | c)]
 }
 
+/// Takes the batch's number of a channel into the running one.
+///
+/// # Safety
+///
+/// There are running numbers up to that of the channel, in the data's type or in `f32`; one thread a channel.
 #[inline(always)]
-unsafe fn blend<T: Data>(args: &Args<T>, running: *mut u8, channel: u64, batch: f64) {
-    let blended = |old: f32| (1.0 - args.factor) * f64::from(old) + args.factor * batch;
+pub(crate) unsafe fn blend<T: Data>(running: *mut u8, channel: u64, batch: f64, (factor, as_data): (f64, u32)) {
+    let blended = |old: f32| (1.0 - factor) * f64::from(old) + factor * batch;
     // SAFETY: the caller's.
     unsafe {
-        if args.as_data != 0 {
+        if as_data != 0 {
             let place = running.cast::<T>().wrapping_add(channel as usize);
             T::store(place, T::from_acc(blended(T::load(place).to_acc()) as f32));
         } else {

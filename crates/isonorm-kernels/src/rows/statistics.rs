@@ -382,7 +382,7 @@ pub(super) fn two_sum(a: f32, b: f32) -> [f32; 2] {
 
 /// The number, or 0 if it is negative; a NaN stays one.
 #[inline(always)]
-pub(super) fn not_below_zero(m2: f32) -> f32 {
+pub(crate) fn not_below_zero(m2: f32) -> f32 {
     if m2 < f32::ZERO { f32::ZERO } else { m2 }
 }
 

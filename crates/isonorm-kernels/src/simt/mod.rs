@@ -95,20 +95,20 @@ impl<T> Copy for Shared<T> {}
 impl<T> Shared<T> {
     /// The place `bytes` behind the start of the block's dynamic shared memory, which is aligned to 128 bytes.
     #[inline(always)]
-    pub fn at(bytes: u32) -> Self {
+    pub const fn at(bytes: u32) -> Self {
         Self { bytes, of: PhantomData }
     }
 
     /// The place `count` values further on.
     #[inline(always)]
     #[must_use]
-    pub fn offset(self, count: u32) -> Self {
+    pub const fn offset(self, count: u32) -> Self {
         Self::at(self.bytes + count * size_of::<T>() as u32)
     }
 
     /// How many bytes it lies behind the start.
     #[inline(always)]
-    pub fn byte_offset(self) -> u32 {
+    pub const fn byte_offset(self) -> u32 {
         self.bytes
     }
 }

@@ -1,0 +1,28 @@
+//! The kernels of tiles.
+
+#![allow(unused_imports, reason = "each module uses some of what the list names")]
+
+use super::Element;
+use crate::rows::access::{Elements, Vectors};
+use crate::rows::epilogue::{Any, Piecewise, Plain};
+use crate::tiles::list::{backward_kernels, forward_kernels};
+use crate::tiles::{Of, backward, forward};
+
+macro_rules! entries {
+    ($($family:literal by $function:ident { $($name:ident: $access:ty, $epilogue:ty, $given:literal, $one:literal, $at_once:literal;)* })*) => {$($(
+        /// See the function that it is made of.
+        ///
+        /// # Safety
+        ///
+        /// The same.
+        #[cfg(isonorm_module = $family)]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "ptx-kernel" fn $name(args: $function::Args<Element>) {
+            // SAFETY: the caller's.
+            unsafe { $function::$function::<Element, Of<$access, $epilogue, $given, $one>, $at_once>(&args) };
+        }
+    )*)*};
+}
+
+forward_kernels!(entries);
+backward_kernels!(entries);

@@ -1,0 +1,172 @@
+//! What is done with the accesses of a thread: how they come, what they add to sums, and what becomes of them.
+
+use isonorm_math::Real;
+
+use super::{Numbers, Pass, Raw};
+use crate::rows::access::{Access, Data};
+use crate::rows::epilogue::{Class, Epilogue};
+use crate::rows::lanes::{Lanes, unrolled};
+use crate::tiles::Spec;
+use crate::tiles::columns::Map;
+use crate::tiles::tiling::{Cursor, Tile};
+
+/// Some accesses to each tensor, as they came.
+pub(super) struct Loaded<R, const N: usize> {
+    x: [R; N],
+    dy: [R; N],
+    residual: [R; N],
+}
+
+impl<R: Copy, const N: usize> Loaded<R, N> {
+    #[inline(always)]
+    fn nothing(nothing: R) -> Self {
+        Self {
+            x: [nothing; N],
+            dy: [nothing; N],
+            residual: [nothing; N],
+        }
+    }
+}
+
+impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
+    /// Whether z is needed, and a residual is part of it.
+    #[inline(always)]
+    fn has_residual(&self) -> bool {
+        S::Epilogue::CLASS != Class::Plain && !self.args.residual.is_null()
+    }
+
+    #[inline(always)]
+    fn place(&self, base: *const T, tile: Tile, at: Cursor) -> *const T {
+        base.wrapping_add((tile.start + at.offset) as usize)
+    }
+
+    /// Sets an access on its way to a slot.
+    #[inline(always)]
+    pub(super) unsafe fn fetch_one(&self, tile: Tile, at: Cursor, (slot, access): (u32, u32)) {
+        let args = self.args;
+        // SAFETY: the caller's: the tile has this place, and what was in the slot has been used.
+        unsafe {
+            self.slots.fetch(slot, 0, access, self.place(args.x, tile, at));
+            self.slots.fetch(slot, 1, access, self.place(args.dy, tile, at));
+            if self.has_residual() {
+                self.slots.fetch(slot, 2, access, self.place(args.residual, tile, at));
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) unsafe fn fetch_tile(&self, tile: Tile, slot: u32) {
+        let ([kept, _], mut at, mut access) = (self.walk.own(tile), self.walk.start(), 0);
+        while access < kept {
+            // SAFETY: the caller's.
+            unsafe { self.fetch_one(tile, at, (slot, access)) };
+            at = self.walk.next(at);
+            access += 1;
+        }
+    }
+
+    /// Some accesses that have come to a slot.
+    #[inline(always)]
+    pub(super) unsafe fn kept<const M: usize>(&self, (slot, access): (u32, u32)) -> Loaded<Raw<T, S>, M> {
+        let mut loaded = Loaded::nothing(S::Access::nothing::<T>());
+        unrolled::<M>(|k| {
+            let access = access + k as u32;
+            // SAFETY: the caller's.
+            unsafe {
+                loaded.x[k] = self.slots.part::<T>(slot, 0, access);
+                loaded.dy[k] = self.slots.part::<T>(slot, 1, access);
+                if self.has_residual() {
+                    loaded.residual[k] = self.slots.part::<T>(slot, 2, access);
+                }
+            }
+        });
+        loaded
+    }
+
+    /// Loads some accesses from a place on, which is moved behind them.
+    #[inline(always)]
+    pub(super) unsafe fn load<const M: usize>(&self, tile: Tile, at: &mut Cursor) -> Loaded<Raw<T, S>, M> {
+        let args = self.args;
+        let mut loaded = Loaded::nothing(S::Access::nothing::<T>());
+        unrolled::<M>(|k| {
+            // SAFETY: the caller's: the tile has these places.
+            unsafe {
+                loaded.x[k] = S::Access::load(self.place(args.x, tile, *at));
+                loaded.dy[k] = S::Access::load(self.place(args.dy, tile, *at));
+                if self.has_residual() {
+                    loaded.residual[k] = S::Access::load(self.place(args.residual, tile, *at));
+                }
+            }
+            *at = self.walk.next(*at);
+        });
+        loaded
+    }
+
+    /// g of an access.
+    #[inline(always)]
+    fn gradient<const M: usize>(
+        &self,
+        loaded: &Loaded<Raw<T, S>, M>,
+        map: &Map<Numbers<T, S>>,
+        k: usize,
+    ) -> Numbers<T, S> {
+        let dy = S::Access::unpack::<T>(loaded.dy[k]);
+        if S::Epilogue::CLASS == Class::Plain {
+            return dy;
+        }
+        let mut z = map.apply(S::Access::unpack::<T>(loaded.x[k]));
+        if self.has_residual() {
+            z = z.zip(S::Access::unpack::<T>(loaded.residual[k]), |z, residual| z + residual);
+        }
+        let [slope] = S::Epilogue::derivative([z], self.args.activation);
+        dy.zip(slope, |dy, slope| dy * slope)
+    }
+
+    /// Adds some accesses to the thread's sums.
+    #[inline(always)]
+    pub(super) fn add<const M: usize>(
+        &self,
+        sums: &mut [Numbers<T, S>; 2],
+        loaded: &Loaded<Raw<T, S>, M>,
+        map: &Map<Numbers<T, S>>,
+    ) {
+        unrolled::<M>(|k| {
+            let g = self.gradient(loaded, map, k);
+            let distance = S::Access::unpack::<T>(loaded.x[k]).zip(map.centre, |x, centre| x - centre);
+            sums[0] = sums[0].zip3(g, distance, |sum, g, d| Real::mul_add(g, d, sum));
+            sums[1] = sums[1].zip(g, |sum, g| sum + g);
+        });
+    }
+
+    /// dx and dresidual of some accesses from a place on, which is moved behind them: the latter last, as it may be where dx is.
+    #[inline(always)]
+    pub(super) unsafe fn store<const M: usize>(
+        &self,
+        tile: Tile,
+        at: &mut Cursor,
+        loaded: &Loaded<Raw<T, S>, M>,
+        map: &Map<Numbers<T, S>>,
+        [slope, constant]: [Numbers<T, S>; 2],
+    ) {
+        let args = self.args;
+        unrolled::<M>(|k| {
+            if !args.dx.is_null() {
+                let g = self.gradient(loaded, map, k);
+                let of_x = S::Access::unpack::<T>(loaded.x[k])
+                    .zip(map.centre, |x, centre| x - centre)
+                    .zip3(slope, constant, Real::mul_add);
+                let dx = g.zip3(map.scale, of_x, Real::mul_add);
+                // SAFETY: the caller's; each place belongs to one thread.
+                unsafe {
+                    let place = self.place(args.dx, tile, *at).cast_mut();
+                    S::Access::store(place, S::Access::pack::<T>(dx));
+                    if !args.dresidual.is_null() {
+                        let place = self.place(args.dresidual, tile, *at).cast_mut();
+                        S::Access::store(place, S::Access::pack::<T>(g));
+                    }
+                }
+            }
+            *at = self.walk.next(*at);
+        });
+    }
+}

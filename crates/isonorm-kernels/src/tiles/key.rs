@@ -1,0 +1,152 @@
+//! What the host knows of a kernel: a [`Key`] says what it is for, and [`kernels`] has the functions to interpret.
+
+use super::backward::{self, backward};
+use super::forward::{Args, forward};
+use super::list::{backward_kernels, forward_kernels};
+use super::tiling::Tiling;
+use super::{Of, Spec, THREADS, head_bytes};
+use crate::rows::Data;
+use crate::rows::access::{Access, Elements, Vectors, Width};
+use crate::rows::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
+pub use crate::rows::key::Pass;
+
+/// What a kernel is specialised on, besides the element type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// Forward or backward.
+    pub pass: Pass,
+    /// Whether mean and variance are told.
+    pub given: bool,
+    /// Whether a tile is one group: of vectors, all of which lie in it.
+    pub one: bool,
+    /// The width of an access.
+    pub width: Width,
+    /// The class of the activation.
+    pub class: Class,
+}
+
+impl Key {
+    fn of<S: Spec>(pass: Pass) -> Key {
+        Key {
+            pass,
+            given: S::GIVEN,
+            one: S::ONE,
+            width: S::Access::WIDTH,
+            class: S::Epilogue::CLASS,
+        }
+    }
+
+    /// Elements of an access.
+    pub fn access_elements(&self, element_bytes: u32) -> u32 {
+        match self.width {
+            Width::Vector => 16 / element_bytes,
+            Width::Element => 1,
+        }
+    }
+
+    /// Tensors whose tiles are kept.
+    pub fn tensors(&self) -> u32 {
+        match self.pass {
+            Pass::Forward => 1,
+            Pass::Backward => self.class.tensors(),
+        }
+    }
+
+    /// Bytes of dynamic shared memory of a block.
+    pub fn shared_bytes(&self, tiling: &Tiling, element_bytes: u32) -> u32 {
+        let head = head_bytes(tiling, self.access_elements(element_bytes));
+        head + tiling.slots * tiling.kept * self.access_bytes() * THREADS
+    }
+
+    /// Bytes of shared memory of a thread's access to each tensor.
+    pub fn access_bytes(&self) -> u32 {
+        let bytes = match self.width {
+            Width::Vector => Vectors::KEPT_BYTES,
+            Width::Element => Elements::KEPT_BYTES,
+        };
+        bytes * self.tensors()
+    }
+
+    /// The name of the entry point in its module.
+    pub fn name(&self) -> &'static str {
+        match (self.given, self.one) {
+            (true, _) => "given",
+            (false, true) => "group",
+            (false, false) => "groups",
+        }
+    }
+
+    /// The family of kernels that it belongs to: there is a module of it for each element type.
+    pub fn family(&self) -> String {
+        let pass = match self.pass {
+            Pass::Forward => "tiles_forward",
+            Pass::Backward => "tiles_backward",
+        };
+        let class = match (self.width, self.class) {
+            (Width::Element, _) => "_elements",
+            (_, Class::Plain) => "_plain",
+            (_, Class::Piecewise) => "_piecewise",
+            (_, Class::Any) => "",
+        };
+        format!("{pass}{class}")
+    }
+}
+
+/// A kernel as the interpreter runs it, with what it is told at launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel<A> {
+    /// The family that it is listed in.
+    pub family: &'static str,
+    /// The name that it is listed under.
+    pub name: &'static str,
+    /// What it is for.
+    pub key: Key,
+    /// Runs it as one thread of the interpreter. What the launch was not given is a fault there.
+    pub run: unsafe fn(&A),
+}
+
+macro_rules! forward {
+    ($($family:literal by $function:ident { $($name:ident: $access:ty, $epilogue:ty, $given:literal, $one:literal, $at_once:literal;)* })*) => {
+        vec![$($(Kernel {
+            family: $family,
+            name: stringify!($name),
+            key: Key::of::<Of<$access, $epilogue, $given, $one>>(Pass::Forward),
+            run: $function::<T, Of<$access, $epilogue, $given, $one>, $at_once>,
+        }),*),*]
+    };
+}
+
+macro_rules! backward {
+    ($($family:literal by $function:ident { $($name:ident: $access:ty, $epilogue:ty, $given:literal, $one:literal, $at_once:literal;)* })*) => {
+        vec![$($(Kernel {
+            family: $family,
+            name: stringify!($name),
+            key: Key::of::<Of<$access, $epilogue, $given, $one>>(Pass::Backward),
+            run: $function::<T, Of<$access, $epilogue, $given, $one>, $at_once>,
+        }),*),*]
+    };
+}
+
+/// All kernels of the forward pass.
+pub fn kernels<T: Data>() -> Vec<Kernel<Args<T>>> {
+    forward_kernels!(forward)
+}
+
+/// All kernels of the backward pass.
+pub fn backward_kernels<T: Data>() -> Vec<Kernel<backward::Args<T>>> {
+    backward_kernels!(backward)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_says_what_the_keys_say() {
+        let forward = kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
+        let backward = backward_kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
+        for (family, name, key) in forward.chain(backward) {
+            assert_eq!((family, name), (key.family().as_str(), key.name()));
+        }
+    }
+}
