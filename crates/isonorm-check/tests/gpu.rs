@@ -284,8 +284,8 @@ fn gradients_of_long_rows_and_of_runs_in_the_interpreter() {
 #[test]
 fn what_has_no_kernel_is_skipped_with_its_reason_and_never_passed() {
     let problems = [
-        "batchnorm x=4x3x5x5 pass=train",
-        "groupnorm x=4x8x5x5 groups=2 layout=nhwc pass=backward",
+        "layernorm x=4x3x5x5 over=channels pass=train",
+        "groupnorm x=4x8x5x5 groups=2 dtype=f64 pass=backward",
     ];
     let cases = parsed(problems.map(String::from));
     let [mut engine, _] = interpreters(&known("h200"));
@@ -295,7 +295,7 @@ fn what_has_no_kernel_is_skipped_with_its_reason_and_never_passed() {
     });
     assert_eq!((report.cases, report.skipped(), report.right()), (2, 2, 0), "{report}");
     assert!(
-        report.skipped.keys().any(|reason| reason.contains("contiguous")),
+        report.skipped.keys().any(|reason| reason.contains("parameters of their own")),
         "{report}"
     );
 }
@@ -320,6 +320,44 @@ fn suites_on_every_gpu() {
                     &cases(suite).collect::<Vec<_>>(),
                 );
             }
+        }
+    }
+}
+
+#[test]
+fn tiles_in_the_interpreter() {
+    let shapes = [
+        // Channels-last: one tile, some, the last of which is narrow; several tensors of a batch.
+        "batchnorm x=7x64x3x5 layout=nhwc",
+        "batchnorm x=40x100x2x3 layout=nhwc",
+        "batchnorm x=301x24",
+        "instancenorm x=5x40x6x7 layout=nhwc affine=full",
+        "groupnorm x=3x48x5x4 groups=6 layout=nhwc",
+        "groupnorm x=9x32x2x2 groups=1 layout=nhwc",
+        // Channels first: a tile a channel, some channels, single elements.
+        "batchnorm x=5x7x16x16",
+        "batchnorm x=9x16x7x7",
+        "batchnorm x=6x8x14x14",
+        "batchnorm x=3x5x5x7",
+    ];
+    let passes = [
+        "pass=train",
+        "pass=train act=relu residual=add",
+        "pass=backward",
+        "pass=backward act=gelu",
+        "pass=eval",
+        "pass=backward_eval act=relu residual=add",
+    ];
+    let problems = shapes.iter().flat_map(|shape| {
+        passes.iter().flat_map(move |pass| {
+            ["f32", "bf16"].map(|dtype| format!("{shape} dtype={dtype} {pass} data=offset:100 seed=6"))
+        })
+    });
+    let cases = parsed(problems);
+    for sms in [1, 3, 12] {
+        for mut engine in interpreters(&GpuProperties { sms, ..tiny(80) }) {
+            let report = check(&mut engine, "tiles", &cases);
+            assert_eq!(report.skipped(), 0, "{report}");
         }
     }
 }

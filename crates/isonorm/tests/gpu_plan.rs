@@ -329,6 +329,7 @@ fn exactly_one_candidate_is_taken_and_every_other_says_why_not() {
         "layernorm x=4x5000",
         "rmsnorm x=4x4096 dtype=bf16",
         "instancenorm x=2x3x8x8",
+        "batchnorm x=4x3x8x8",
     ] {
         let plan = plan(problem);
         let taken: Vec<_> = plan.candidates().iter().filter(|c| c.declined.is_none()).collect();
@@ -343,9 +344,12 @@ fn exactly_one_candidate_is_taken_and_every_other_says_why_not() {
 fn what_no_kernel_does_is_refused_with_op_pass_and_reason() {
     for (problem, why) in [
         ("layernorm x=4x64 dtype=f64", "f64"),
-        ("batchnorm x=4x3x8x8", "contiguous"),
-        ("batchnorm x=4x3x8x8 layout=nhwc pass=eval", "side by side"),
-        ("groupnorm x=4x8x8x8 groups=2 layout=nhwc", "contiguous"),
+        ("batchnorm x=4x3x8x8 dtype=f64", "f64"),
+        ("layernorm x=4x24x8x8 over=channels", "parameters of their own"),
+        (
+            "groupnorm x=4x512x8x8 groups=2 layout=nhwc",
+            "256 parameters of a group side by side",
+        ),
     ] {
         let plan = plan(problem);
         assert_eq!((plan.name(), plan.kernels()), ("unsupported", &[][..]));
@@ -408,4 +412,56 @@ fn bad_descriptions_are_errors_here_too() {
     let desc = NormDesc::layer_norm([4, 64], 3);
     assert!(GpuPlan::new(&desc, &gpu("a100")).is_err());
     assert_eq!(GpuProperties::known("h300"), None);
+}
+
+#[test]
+fn tiles_fit_and_use_the_whole_gpu() {
+    let shapes = [
+        "x=64x256x56x56",
+        "x=64x256x56x56 layout=nhwc",
+        "x=256x64x112x112 layout=nhwc",
+        "x=64x1024x14x14",
+        "x=64x2048x7x7",
+        "x=64x2048x7x7 layout=nhwc",
+        "x=5000x512",
+        "x=65536x1024",
+        "x=70000x3",
+        "x=2x100000x3x3",
+        "x=1000x3x35x35",
+    ];
+    for shape in shapes {
+        for types in ["dtype=f32", "dtype=bf16", "dtype=f16 param=f16"] {
+            for pass in [
+                "train",
+                "backward act=relu",
+                "eval act=gelu residual=add",
+                "backward_eval",
+            ] {
+                let plan = plan(&format!("batchnorm {shape} {types} pass={pass}"));
+                plan.check().expect("a kernel");
+                for kernels in [plan.kernels(), plan.misaligned_kernels()] {
+                    let kernel = kernels[0];
+                    assert!(
+                        kernel.shared_bytes <= plan.properties().shared_bytes_per_block,
+                        "{plan}"
+                    );
+                    // Of evaluation, channels first, segments are rows.
+                    let tiles = plan.name() == "tiles";
+                    assert!(tiles || pass.contains("eval"), "{plan}");
+                    let sms = plan.properties().sms;
+                    assert!(
+                        !tiles || !kernel.resident || (1..=2 * sms).contains(&kernel.grid),
+                        "{plan}"
+                    );
+                }
+                // Where the chip holds a tile, everything is read once.
+                let traffic = plan.traffic();
+                let small = plan.geometry().elements() <= 64 << 20;
+                assert!(
+                    !small || traffic.moved_bytes <= traffic.compulsory_bytes * 21 / 20,
+                    "{plan}"
+                );
+            }
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 mod on_stream;
 mod rows;
+mod tiles;
 
 pub(super) use on_stream::{backward_on, forward_on};
 
@@ -249,6 +250,10 @@ pub(super) unsafe fn forward(
         Some((Work::Forward(rows), kernels)) => unsafe {
             rows::forward(plan, rows, kernels, pointers, workspace, launcher)
         },
+        // SAFETY: as above.
+        Some((Work::Tiles(tiles), kernels)) => unsafe {
+            tiles::forward(plan, tiles, kernels, pointers, workspace, launcher)
+        },
         _ => Ok(()),
     }
 }
@@ -272,6 +277,10 @@ pub(super) unsafe fn backward(
         // SAFETY: as above.
         Some((Work::Sweeps(rows), kernels)) => unsafe {
             rows::sweeps(plan, rows, kernels, pointers, workspace, launcher)
+        },
+        // SAFETY: as above.
+        Some((Work::Tiles(tiles), kernels)) => unsafe {
+            tiles::backward(plan, tiles, kernels, pointers, workspace, launcher)
         },
         // SAFETY: as above.
         _ => unsafe { nothing_added_up(plan, pointers, launcher) },

@@ -251,20 +251,25 @@ unsafe fn backward_of<T: Data>(
 }
 
 /// What a kernel adds up: of each of two parameters `parts` sums, one behind the other, for so many `columns`.
-struct Sums {
-    from: [*mut f32; 2],
-    parts: u64,
-    columns: u64,
+pub(super) struct Sums {
+    pub(super) from: [*mut f32; 2],
+    pub(super) parts: u64,
+    pub(super) columns: u64,
     /// Where the results go, in the data's type or in `f32`; 0: nowhere.
-    to: [usize; 2],
-    as_data: bool,
+    pub(super) to: [usize; 2],
+    pub(super) as_data: bool,
 }
 
 /// Runs the `index`th kernel, which adds up.
 ///
 /// # Safety
 /// As [`forward`](super::forward), and `T` is the data's type.
-unsafe fn add_up<T: Data>(planned: &[Kernel], index: usize, sums: Sums, launcher: &mut impl Launcher) -> Result<()> {
+pub(super) unsafe fn add_up<T: Data>(
+    planned: &[Kernel],
+    index: usize,
+    sums: Sums,
+    launcher: &mut impl Launcher,
+) -> Result<()> {
     if sums.to == [0, 0] {
         return Ok(());
     }

@@ -5,6 +5,7 @@ mod explain;
 mod occupancy;
 mod properties;
 pub(crate) mod rows;
+pub(crate) mod tiles;
 mod tuning;
 
 pub use properties::GpuProperties;
@@ -53,12 +54,13 @@ pub(crate) struct Schedule {
     pub(crate) again_bytes: u64,
 }
 
-/// What kernels are told besides pointers; those of rows, as there are no others yet.
+/// What kernels are told besides pointers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Forward(rows::Forward),
     Backward(rows::Backward),
     Sweeps(rows::Sweeps),
+    Tiles(tiles::Tiles),
 }
 
 impl Schedule {
@@ -68,6 +70,7 @@ impl Schedule {
             Work::Forward(rows) => rows.parameters,
             Work::Backward(rows) => rows.parameters,
             Work::Sweeps(rows) => rows.parameters,
+            Work::Tiles(_) => return false,
         };
         parameters.sharing == Sharing::ByColumn
     }
@@ -120,7 +123,10 @@ impl GpuPlan {
         let schedule = if geometry.elements() == 0 {
             GpuSchedule::Empty
         } else {
-            rows::plan(desc, &geometry, properties, &mut candidates)
+            match rows::plan(desc, &geometry, properties, &mut candidates) {
+                GpuSchedule::Unsupported => tiles::plan(desc, &geometry, properties, &mut candidates),
+                schedule => schedule,
+            }
         };
         Ok(GpuPlan {
             desc: *desc,

@@ -193,3 +193,35 @@ pub(super) const GATHER_PARTS: u64 = 8;
 pub(super) const MOST_GATHER_WARPS: u64 = 16;
 /// Warps of such a block, at least about; they have as many columns as they do not share.
 pub(super) const LEAST_GATHER_WARPS: u32 = 4;
+
+/// Groups that lie side by side, or in pieces.
+pub(super) struct Tiles {
+    /// Bytes of a row that belong to a tile, with how fast memory is then, in percent.
+    pub(super) widths: &'static [(u32, u64)],
+    /// Bytes of a group that lie together, from which on it is a tile of its own.
+    pub(super) least_segment_bytes: u32,
+    /// Blocks of a multiprocessor, at most.
+    pub(super) blocks_per_sm: u32,
+    /// Nanoseconds that memory takes for an access of each thread of one block on each multiprocessor, to one tensor.
+    pub(super) access: u64,
+    /// What a single block on a multiprocessor reaches of the memory's speed, in percent: forward, and backward.
+    pub(super) alone: [u64; 2],
+    /// Nanoseconds that a tile takes besides for each block that shares it.
+    pub(super) block: u64,
+    /// Nanoseconds that a tile takes besides: adding up and exchanging sums, with one slot for tiles and with two.
+    pub(super) step: [u64; 2],
+    /// Blocks of a grid in which no two exchange anything, as multiples of what runs at once.
+    pub(super) waves: u32,
+}
+
+/// Groups that lie side by side, or in pieces.
+pub(super) const TILES: Tiles = Tiles {
+    widths: &[(64, 80), (128, 95), (256, 100)],
+    least_segment_bytes: 256,
+    blocks_per_sm: 2,
+    access: 130,
+    alone: [90, 60],
+    block: 12,
+    step: [3500, 2000],
+    waves: 4,
+};

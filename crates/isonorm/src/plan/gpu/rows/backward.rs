@@ -11,7 +11,7 @@ use super::{Backward, Kernel, MOST_BLOCKS, Rows, Schedule, Work};
 use crate::DType;
 
 /// Sums start on lines of the cache.
-pub(super) const REGION_BYTES: usize = 256;
+pub(crate) const REGION_BYTES: usize = 256;
 
 pub(super) fn lanes(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     by_lanes(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice, &tuning::BACKWARD))
@@ -86,7 +86,7 @@ pub(crate) fn gather_warps(parts: u64) -> u32 {
 }
 
 /// Blocks take the weight and the bias in turn; each has a warp's width of columns for as many warps as share their parts.
-pub(super) fn gather(dtype: DType, parts: u64, columns: u64) -> Kernel {
+pub(crate) fn gather(dtype: DType, parts: u64, columns: u64) -> Kernel {
     let warps = gather_warps(parts);
     let groups = (LEAST_GATHER_WARPS / warps).max(1);
     let threads = groups * warps * WARP;

@@ -10,7 +10,7 @@ mod sweeps;
 
 use std::sync::OnceLock;
 
-pub(crate) use self::backward::gather_warps;
+pub(crate) use self::backward::{gather, gather_warps};
 pub(crate) use self::parameters::Parameters;
 
 use isonorm_kernels::modules::ROWS;
@@ -280,10 +280,10 @@ impl<'a> Rows<'a> {
             ));
         }
         if g.outer > 1 && !given || g.affine.outer_stride > 0 {
-            return Err("there are no kernels for groups that are not contiguous".into());
+            return Err("groups are not contiguous".into());
         }
         if given && g.inner == 1 {
-            return Err("there are no kernels for channels that lie side by side".into());
+            return Err("channels lie side by side".into());
         }
         let parameters = Parameters::of(desc, g)?;
         Ok(Rows {

@@ -3,8 +3,10 @@
 use isonorm_kernels::rows::running::shared_bytes;
 use isonorm_kernels::simt::WARP;
 
-use super::backward::{REGION_BYTES, gather_warps};
+pub(crate) use super::backward::REGION_BYTES;
+use super::backward::gather_warps;
 use super::{Kernel, MOST_BLOCKS, Rows, Running, Schedule, Work};
+use crate::DType;
 
 /// The family of the kernel.
 pub(crate) const FAMILY: &str = "rows_running";
@@ -24,16 +26,16 @@ pub(super) fn added(rows: &Rows<'_>, mut schedule: Schedule) -> Schedule {
         channels,
         statistics: [start, start + of_rows],
     });
-    schedule.kernels.push(kernel(rows, instances, channels));
+    schedule.kernels.push(kernel(rows.dtype, instances, channels));
     schedule
 }
 
 /// Blocks have a warp's width of channels at a time, whose instances their warps share.
-fn kernel(rows: &Rows<'_>, instances: u64, channels: u64) -> Kernel {
+pub(crate) fn kernel(dtype: DType, instances: u64, channels: u64) -> Kernel {
     let threads = gather_warps(instances) * WARP;
     Kernel {
         family: FAMILY,
-        dtype: rows.dtype,
+        dtype,
         entry: "running",
         grid: channels.div_ceil(WARP.into()).min(MOST_BLOCKS) as u32,
         block: threads,

@@ -1,0 +1,209 @@
+//! Tiles: what these kernels are told. Everything about launches that depends on their arguments is in this file.
+
+use std::marker::PhantomData;
+use std::ptr;
+
+use isonorm_kernels::rows::parameters::Affine;
+use isonorm_kernels::rows::{Data, running};
+use isonorm_kernels::tiles::key::{self, backward_kernels, kernels};
+use isonorm_kernels::tiles::{backward as gradients, forward as values};
+use isonorm_math::{Bf16, F16};
+
+use super::rows::{Sums, add_up};
+use super::{BackwardPointers, ForwardPointers, Launcher};
+use crate::plan::gpu::tiles::Tiles;
+use crate::{DType, GpuPlan, Kernel, Result};
+
+/// Runs the kernel for the data's type.
+///
+/// # Safety
+/// As [`forward`](super::forward).
+pub(super) unsafe fn forward(
+    plan: &GpuPlan,
+    tiles: &Tiles,
+    kernels: &[Kernel],
+    pointers: &ForwardPointers,
+    workspace: usize,
+    launcher: &mut impl Launcher,
+) -> Result<()> {
+    // SAFETY: the caller's; the type is the data's.
+    unsafe {
+        match plan.desc().get_dtype() {
+            DType::F32 => forward_of::<f32>(plan, tiles, kernels, pointers, workspace, launcher),
+            DType::F16 => forward_of::<F16>(plan, tiles, kernels, pointers, workspace, launcher),
+            DType::Bf16 => forward_of::<Bf16>(plan, tiles, kernels, pointers, workspace, launcher),
+            DType::F64 => Err(plan.unsupported("there are no kernels of f64")),
+        }
+    }
+}
+
+/// Runs the kernels for the data's type.
+///
+/// # Safety
+/// As [`forward`](super::forward).
+pub(super) unsafe fn backward(
+    plan: &GpuPlan,
+    tiles: &Tiles,
+    kernels: &[Kernel],
+    pointers: &BackwardPointers,
+    workspace: usize,
+    launcher: &mut impl Launcher,
+) -> Result<()> {
+    // SAFETY: the caller's; the type is the data's.
+    unsafe {
+        match plan.desc().get_dtype() {
+            DType::F32 => backward_of::<f32>(plan, tiles, kernels, pointers, workspace, launcher),
+            DType::F16 => backward_of::<F16>(plan, tiles, kernels, pointers, workspace, launcher),
+            DType::Bf16 => backward_of::<Bf16>(plan, tiles, kernels, pointers, workspace, launcher),
+            DType::F64 => Err(plan.unsupported("there are no kernels of f64")),
+        }
+    }
+}
+
+/// Weight and bias, and statistics that are given: one of each for each unit.
+fn affine(tiles: &Tiles, weight: usize, bias: usize) -> Affine {
+    Affine {
+        weight: weight as *const u8,
+        bias: bias as *const u8,
+        as_data: tiles.as_data.into(),
+        ..Affine::NONE
+    }
+}
+
+/// Where blocks leave messages for each other, made zero.
+///
+/// # Safety
+/// As [`forward`](super::forward).
+unsafe fn messages(tiles: &Tiles, workspace: usize, launcher: &mut impl Launcher) -> Result<*mut u32> {
+    if tiles.messages_bytes == 0 {
+        return Ok(ptr::null_mut());
+    }
+    // SAFETY: the workspace starts with these messages.
+    unsafe { launcher.zero(workspace, tiles.messages_bytes)? };
+    Ok(workspace as *mut u32)
+}
+
+/// What the interpreter runs for a kernel.
+fn interpreted<A>(listed: Vec<key::Kernel<A>>, kernel: &Kernel) -> unsafe fn(&A) {
+    let same = |other: &key::Kernel<A>| (other.family, other.name) == (kernel.family, kernel.entry);
+    let found = listed.into_iter().find(same);
+    found.expect("plans are made of the same list").run
+}
+
+/// # Safety
+/// As [`forward`](super::forward), and `T` is the data's type.
+unsafe fn forward_of<T: Data>(
+    plan: &GpuPlan,
+    tiles: &Tiles,
+    planned: &[Kernel],
+    p: &ForwardPointers,
+    workspace: usize,
+    launcher: &mut impl Launcher,
+) -> Result<()> {
+    // SAFETY: the caller's.
+    let messages = unsafe { messages(tiles, workspace, launcher)? };
+    // Of a batch of one the kernel itself updates them; else another, and the mean goes to the caller, where there is a place for it.
+    let averaged = tiles.running.zip(p.update);
+    let [mean, variance] = match averaged {
+        Some((running, _)) => {
+            let [mean, variance] = running.statistics.map(|offset| workspace + offset);
+            [if p.mean == 0 { mean } else { p.mean }, variance]
+        }
+        None => [p.mean, 0],
+    };
+    let elements = tiles.group as f64;
+    let own = p.update.filter(|_| averaged.is_none());
+    let args = values::Args::<T> {
+        x: p.x as *const T,
+        residual: p.residual as *const T,
+        y: p.y as *mut T,
+        tiling: tiles.tiling,
+        affine: affine(tiles, p.weight, p.bias),
+        given_mean: p.given_mean as *const u8,
+        given_variance: p.given_var as *const u8,
+        mean: mean as *mut f32,
+        rstd: p.rstd as *mut f32,
+        variance: variance as *mut f32,
+        running_mean: own.map_or(0, |update| update.mean) as *mut u8,
+        running_variance: own.map_or(0, |update| update.var) as *mut u8,
+        factor: own.map_or(0.0, |update| update.factor),
+        reciprocal: 1.0 / elements,
+        unbias: elements / (elements - 1.0),
+        eps: plan.desc().get_eps() as f32,
+        activation: plan.desc().get_activation().into(),
+        messages,
+    };
+    let kernel = &planned[0];
+    // SAFETY: the plan's kernel is of this type.
+    unsafe { launcher.launch(0, kernel, &args, || interpreted(kernels::<T>(), kernel))? };
+    let Some((running, update)) = averaged else {
+        return Ok(());
+    };
+    let args = running::Args::<T> {
+        mean: args.mean,
+        variance: args.variance,
+        running_mean: update.mean as *mut u8,
+        running_variance: update.var as *mut u8,
+        instances: running.instances,
+        channels: running.channels,
+        factor: update.factor,
+        unbias: elements / (elements - 1.0),
+        as_data: tiles.as_data.into(),
+        of: PhantomData,
+    };
+    // SAFETY: as above; the first kernel leaves the statistics.
+    unsafe { launcher.launch(1, &planned[1], &args, || running::running::<T>) }
+}
+
+/// # Safety
+/// As [`forward`](super::forward), and `T` is the data's type.
+unsafe fn backward_of<T: Data>(
+    plan: &GpuPlan,
+    tiles: &Tiles,
+    planned: &[Kernel],
+    p: &BackwardPointers,
+    workspace: usize,
+    launcher: &mut impl Launcher,
+) -> Result<()> {
+    // SAFETY: the caller's.
+    let messages = unsafe { messages(tiles, workspace, launcher)? };
+    let wanted = [p.dweight, p.dbias];
+    let sums = match tiles.shares {
+        None => wanted,
+        Some(shares) => [0, 1].map(|k| if wanted[k] == 0 { 0 } else { workspace + shares[k] }),
+    };
+    let args = gradients::Args::<T> {
+        x: p.x as *const T,
+        dy: p.dy as *const T,
+        residual: p.residual as *const T,
+        dx: p.dx as *mut T,
+        dresidual: p.dresidual as *mut T,
+        tiling: tiles.tiling,
+        affine: affine(tiles, p.weight, p.bias),
+        given_mean: p.given_mean as *const u8,
+        given_variance: p.given_var as *const u8,
+        mean: p.mean as *const f32,
+        rstd: p.rstd as *const f32,
+        dweight: sums[0] as *mut u8,
+        dbias: sums[1] as *mut u8,
+        as_data: (tiles.as_data && tiles.shares.is_none()).into(),
+        activation: plan.desc().get_activation().into(),
+        eps: plan.desc().get_eps() as f32,
+        messages,
+    };
+    let first = &planned[0];
+    // SAFETY: the plan's kernel is of this type.
+    unsafe { launcher.launch(0, first, &args, || interpreted(backward_kernels::<T>(), first))? };
+    if tiles.shares.is_none() {
+        return Ok(());
+    }
+    let sums = Sums {
+        from: sums.map(|place| place as *mut f32),
+        parts: tiles.batch,
+        columns: tiles.parameters,
+        to: wanted,
+        as_data: tiles.as_data,
+    };
+    // SAFETY: the caller's; these sums have been left by the first kernel.
+    unsafe { add_up::<T>(planned, 1, sums, launcher) }
+}

@@ -1,0 +1,268 @@
+//! Tiles: groups that lie side by side in memory, or in pieces. Everything about plans that depends on what these kernels are
+//! specialised on is in this folder.
+
+mod shapes;
+
+use std::sync::OnceLock;
+
+use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::epilogue::Class;
+use isonorm_kernels::rows::key::Pass;
+use isonorm_kernels::tiles::key::{Key, backward_kernels, kernels};
+use isonorm_kernels::tiles::tiling::Tiling;
+use isonorm_kernels::tiles::{THREADS, message_words};
+
+use super::occupancy::blocks_per_sm;
+use super::rows::running::{self, REGION_BYTES};
+use super::rows::{Running, VECTOR_BYTES, gather};
+use super::{GpuProperties, GpuSchedule, Kernel, Schedule, Work};
+use crate::plan::Candidate;
+use crate::{Activation, DType, Geometry, NormDesc};
+
+/// What the kernels are told besides pointers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tiles {
+    pub(crate) tiling: Tiling,
+    /// Tensors of the batch, and elements of a group.
+    pub(crate) batch: u64,
+    pub(crate) group: u64,
+    /// Parameters of each kind.
+    pub(crate) parameters: u64,
+    /// Whether parameters have the data's type, else `f32`.
+    pub(crate) as_data: bool,
+    /// Bytes of the workspace for messages between blocks, at its start; zero before the launch.
+    pub(crate) messages_bytes: usize,
+    /// Backward: where in the workspace shares of the gradients of weight and bias lie, which another kernel adds up.
+    pub(crate) shares: Option<[usize; 2]>,
+    /// Forward: what the last kernel is told, where a batch has several tensors; it runs where running statistics are updated.
+    pub(crate) running: Option<Running>,
+}
+
+/// A kernel of the list, whatever the data's type.
+#[derive(Clone, Copy, Debug)]
+struct Listed {
+    family: &'static str,
+    name: &'static str,
+    key: Key,
+}
+
+/// All kernels.
+fn listed() -> &'static [Listed] {
+    static LISTED: OnceLock<Vec<Listed>> = OnceLock::new();
+    LISTED.get_or_init(|| {
+        let forward = kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
+        let backward = backward_kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
+        let listed = |(family, name, key)| Listed { family, name, key };
+        forward.chain(backward).map(listed).collect()
+    })
+}
+
+/// A problem as these kernels see it.
+struct Problem<'a> {
+    gpu: &'a GpuProperties,
+    dtype: DType,
+    pass: Pass,
+    given: bool,
+    activation: Activation,
+    batch: u64,
+    rows: u64,
+    kept: u32,
+    inner: u32,
+    /// Neighbouring elements that share a parameter.
+    run: u32,
+    parameters: u64,
+    has_parameters: bool,
+    as_data: bool,
+    /// Channels whose running statistics may be updated.
+    tracked: Option<u64>,
+}
+
+const NAME: &str = "tiles";
+/// The compute capability that all of these kernels need.
+const NEEDS: u32 = 80;
+
+/// For tensors that start on 16 bytes, and again for others.
+pub(super) fn plan(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties, candidates: &mut Vec<Candidate>) -> GpuSchedule {
+    let problem = Problem::of(desc, g, gpu);
+    let elements = problem
+        .as_ref()
+        .map_err(String::clone)
+        .and_then(|p| schedule(p, Width::Element));
+    let vectors = problem.and_then(|p| schedule(&p, Width::Vector));
+    match (vectors.or_else(|_| elements.clone()), elements) {
+        (Ok(aligned), elements) => {
+            candidates.push(Candidate {
+                name: NAME,
+                declined: None,
+            });
+            GpuSchedule::Kernels {
+                aligned: Box::new(aligned),
+                misaligned: elements.ok().map(Box::new),
+            }
+        }
+        (Err(reason), _) => {
+            candidates.push(Candidate {
+                name: NAME,
+                declined: Some(reason),
+            });
+            GpuSchedule::Unsupported
+        }
+    }
+}
+
+impl<'a> Problem<'a> {
+    /// The problem, or why no kernel of this family does it.
+    fn of(desc: &NormDesc, g: &Geometry, gpu: &'a GpuProperties) -> Result<Problem<'a>, String> {
+        let (dtype, backward) = (desc.get_dtype(), desc.get_pass().is_backward());
+        let given = desc.uses_running_statistics();
+        if dtype == DType::F64 {
+            return Err(format!("there are no kernels of {dtype}"));
+        }
+        if gpu.compute_capability < NEEDS {
+            let has = gpu.compute_capability;
+            return Err(format!(
+                "compute capability {has} is below {NEEDS}, which the kernels need"
+            ));
+        }
+        if g.outer == 1 && !(given && g.inner == 1) {
+            return Err("groups are contiguous".into());
+        }
+        if g.affine.outer_stride > 0 || !desc.get_norm().is_centred() || desc.has_stream() {
+            return Err(
+                "there are no kernels for elements of a group that lie apart and have parameters of their own".into(),
+            );
+        }
+        let narrow = |number: usize, of: &str| {
+            let narrow = u32::try_from(number).ok().filter(|number| *number <= i32::MAX as u32);
+            narrow.ok_or_else(|| format!("{number} {of} are more than 2³¹"))
+        };
+        let (kept, inner) = (
+            narrow(g.kept, "groups side by side")?,
+            narrow(g.inner, "neighbouring elements of a group")?,
+        );
+        let run = g.affine.inner_divisor.map_or(g.inner, |d| d.get()) as u32;
+        let has_parameters = desc.get_affine().has_weight();
+        Ok(Problem {
+            gpu,
+            dtype,
+            pass: if backward { Pass::Backward } else { Pass::Forward },
+            given,
+            activation: desc.get_activation(),
+            batch: g.batch as u64,
+            rows: g.outer as u64,
+            kept,
+            inner,
+            run: if has_parameters { run } else { inner },
+            parameters: g.parameters as u64,
+            has_parameters,
+            as_data: desc.get_param_dtype() != DType::F32,
+            tracked: (desc.get_norm().has_running_statistics() && !given && !backward).then_some(g.channels as u64),
+        })
+    }
+
+    fn bytes(&self) -> u32 {
+        self.dtype.bytes() as u32
+    }
+
+    /// Elements of a row of memory.
+    fn line(&self) -> u64 {
+        u64::from(self.kept) * u64::from(self.inner)
+    }
+
+    /// The kernel with the least code that does it.
+    fn listed(&self, width: Width, one: bool) -> Option<&'static Listed> {
+        let suits = |listed: &&Listed| {
+            let key = &listed.key;
+            (key.pass, key.given, key.width) == (self.pass, self.given, width)
+                && key.one == (one && width == Width::Vector && !self.given)
+                && key.class.has(self.activation)
+        };
+        listed()
+            .iter()
+            .filter(suits)
+            .min_by_key(|listed| match listed.key.class {
+                Class::Plain => 0,
+                Class::Piecewise => 1,
+                Class::Any => 2,
+            })
+    }
+
+    /// The kernel, alone, in blocks with tiles so divided.
+    fn kernel(&self, listed: &Listed, tiling: &Tiling, grid: u32) -> Kernel {
+        Kernel {
+            family: listed.family,
+            dtype: self.dtype,
+            entry: listed.name,
+            grid,
+            block: THREADS,
+            cluster: 1,
+            shared_bytes: listed.key.shared_bytes(tiling, self.bytes()),
+            // Blocks that share a tile wait for each other, but where statistics are given and nothing is summed.
+            resident: tiling.blocks > 1 && !(self.given && self.pass == Pass::Forward),
+        }
+    }
+}
+
+fn schedule(problem: &Problem<'_>, width: Width) -> Result<Schedule, String> {
+    let shapes::Choice { listed, tiling, teams } = shapes::choose(problem, width)?;
+    let kernel = problem.kernel(listed, &tiling, teams * tiling.blocks);
+    let places = match problem.pass {
+        Pass::Forward => tiling.groups(),
+        Pass::Backward => tiling.units(),
+    };
+    let messages_bytes = match kernel.resident {
+        true => teams as usize * message_words(tiling.blocks, places) as usize * size_of::<u32>(),
+        false => 0,
+    };
+    let group = problem.rows * u64::from(problem.inner);
+    let mut tiles = Tiles {
+        tiling,
+        batch: problem.batch,
+        group,
+        parameters: problem.parameters,
+        as_data: problem.as_data,
+        messages_bytes,
+        shares: None,
+        running: None,
+    };
+    let (mut kernels, mut workspace_bytes, mut running_bytes) = (vec![kernel], messages_bytes, 0);
+    if problem.pass == Pass::Backward && problem.has_parameters && problem.batch > 1 {
+        let start = messages_bytes.next_multiple_of(REGION_BYTES);
+        let bytes = ((problem.batch * problem.parameters) as usize * size_of::<f32>()).next_multiple_of(REGION_BYTES);
+        tiles.shares = Some([start, start + bytes]);
+        workspace_bytes = start + 2 * bytes;
+        kernels.push(gather(problem.dtype, problem.batch, problem.parameters));
+    }
+    if let (Some(channels), true) = (problem.tracked, problem.batch > 1) {
+        let start = messages_bytes.next_multiple_of(REGION_BYTES);
+        let groups = problem.batch * channels;
+        let bytes = (groups as usize * size_of::<f32>()).next_multiple_of(REGION_BYTES);
+        workspace_bytes = start;
+        running_bytes = 2 * bytes;
+        tiles.running = Some(Running {
+            instances: problem.batch,
+            channels,
+            statistics: [start, start + bytes],
+        });
+        kernels.push(running::kernel(problem.dtype, problem.batch, channels));
+    }
+    // What is not kept is read again.
+    let not_kept = match problem.given && problem.pass == Pass::Forward {
+        true => 0,
+        false => {
+            u64::from(tiling.accesses - tiling.kept) * group * u64::from(problem.kept) * problem.batch
+                / u64::from(tiling.accesses)
+        }
+    };
+    let tensors = match problem.pass {
+        Pass::Forward => 1,
+        Pass::Backward => 2,
+    };
+    Ok(Schedule {
+        kernels,
+        work: Work::Tiles(tiles),
+        workspace_bytes,
+        running_bytes,
+        again_bytes: tensors * not_kept * u64::from(problem.bytes()),
+    })
+}
