@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws a sweep over the lengths of rows, which scripts/gpu.sh records with SWEEP=1: time over floor.
 
-    python bench/plot_sweep.py bench/records/2026-11-22-h200-sweep.json docs/sweep.svg
+    python bench/plot_sweep.py bench/records/2026-11-23-h200-sweep.json docs/sweep.svg
 
 Any Python with matplotlib will do.
 """

@@ -78,7 +78,9 @@ class TorchProblem:
             "layernorm": self._layer_backward,
             "groupnorm": self._group_backward,
         }
-        if plain and self.own and not p.over_channels and p.op in makers:
+        # On GPUs it is cuDNN's BatchNorm that users get.
+        as_used = p.op == "batchnorm" and self.x.is_cuda
+        if plain and self.own and not as_used and not p.over_channels and p.op in makers:
             return makers[p.op]()
         # The gradient of a stream is that of both x and the residual.
         residual = None if p.residual == "stream" else self.residual
@@ -111,9 +113,12 @@ class TorchProblem:
     def _group_backward(self):
         n, c, *spatial = self.p.shape
         sizes = (n, c, math.prod(spatial), self.p.groups)
-        _, mean, rstd = torch.ops.aten.native_group_norm(self.x, self.weight, self.bias, *sizes, self.p.resolved_eps)
+        # On GPUs there is a kernel for channels first only: the forward pass saves x so, and dy is copied.
+        first = (lambda t: t.contiguous()) if self.x.is_cuda else (lambda t: t)
+        x = first(self.x)
+        _, mean, rstd = torch.ops.aten.native_group_norm(x, self.weight, self.bias, *sizes, self.p.resolved_eps)
         return lambda: torch.ops.aten.native_group_norm_backward(
-            self.dy, self.x, mean, rstd, self.weight, *sizes, self._mask()
+            first(self.dy), x, mean, rstd, self.weight, *sizes, self._mask()
         )
 
     def time(self, min_time: float) -> float:

@@ -295,7 +295,10 @@ fn what_has_no_kernel_is_skipped_with_its_reason_and_never_passed() {
     });
     assert_eq!((report.cases, report.skipped(), report.right()), (2, 2, 0), "{report}");
     assert!(
-        report.skipped.keys().any(|reason| reason.contains("parameters of their own")),
+        report
+            .skipped
+            .keys()
+            .any(|reason| reason.contains("parameters of their own")),
         "{report}"
     );
 }
