@@ -104,6 +104,7 @@ pub const OCCUPANCY: Module = Module {
 mod tests {
     use super::*;
     use crate::rows::key::{backward_kernels, kernels, sweep_kernels};
+    use crate::tiles::key as tiles;
 
     /// Families and names of all kernels.
     fn all() -> Vec<(&'static str, &'static str)> {
@@ -117,6 +118,8 @@ mod tests {
         forward
             .chain(backward)
             .chain(sweeps)
+            .chain(tiles::kernels::<f32>().into_iter().map(|k| (k.family, k.name)))
+            .chain(tiles::backward_kernels::<f32>().into_iter().map(|k| (k.family, k.name)))
             .chain([("rows_gather", "gather"), ("rows_running", "running")])
             .collect()
     }
