@@ -416,7 +416,8 @@ fn bad_descriptions_are_errors_here_too() {
 
 #[test]
 fn tiles_fit_the_gpu() {
-    let first = "64x256x56x56 64x1024x14x14 64x2048x7x7 5000x512 65536x1024 70000x3 2x100000x3x3 1000x3x35x35";
+    // Also of sizes that no memory holds, without overflow.
+    let first = "2x2x1073741824 1048576x2x1048577 64x256x56x56 64x1024x14x14 64x2048x7x7 5000x512 65536x1024 70000x3 2x100000x3x3 1000x3x35x35";
     let last = "64x256x56x56 256x64x112x112 64x2048x7x7".split(' ');
     let shapes = first.split(' ').map(String::from);
     for shape in shapes.chain(last.map(|shape| format!("{shape} layout=nhwc"))) {

@@ -1,10 +1,27 @@
 //! From checked arguments and a plan to kernels with their arguments: once, for the GPU and for the interpreter.
 
+/// Calls a function for the data's type.
+///
+/// # Safety
+/// That of the function, which may take it that the type is the data's.
+macro_rules! of_type {
+    ($plan:expr, $function:ident($($argument:expr),*)) => {
+        match $plan.desc().get_dtype() {
+            DType::F32 => $function::<f32>($($argument),*),
+            DType::F16 => $function::<F16>($($argument),*),
+            DType::Bf16 => $function::<Bf16>($($argument),*),
+            DType::F64 => Err($plan.unsupported("there are no kernels of f64")),
+        }
+    };
+}
+
 mod on_stream;
 mod rows;
 mod tiles;
 
 pub(super) use on_stream::{backward_on, forward_on};
+
+use std::ptr;
 
 use super::ViewMut;
 use crate::launch::{
@@ -43,6 +60,28 @@ pub(super) trait Launcher {
         argument: &A,
         interpreted: impl FnOnce() -> unsafe fn(&A),
     ) -> Result<()>;
+}
+
+/// Where blocks leave so many bytes of messages for each other, made zero; nowhere if there are none.
+///
+/// # Safety
+/// There are so many bytes from `place` on, which may be written.
+unsafe fn messages(place: usize, bytes: usize, launcher: &mut impl Launcher) -> Result<*mut u32> {
+    if bytes == 0 {
+        return Ok(ptr::null_mut());
+    }
+    // SAFETY: the caller's.
+    unsafe { launcher.zero(place, bytes)? };
+    Ok(place as *mut u32)
+}
+
+/// What the interpreter runs for a kernel, of those that are listed: family, name and function.
+fn interpreted<A>(
+    listed: impl Iterator<Item = (&'static str, &'static str, unsafe fn(&A))>,
+    kernel: &Kernel,
+) -> unsafe fn(&A) {
+    let mut named = listed.filter(|(family, name, _)| (*family, *name) == (kernel.family, kernel.entry));
+    named.next().expect("plans are made of the same list").2
 }
 
 /// The address of an argument; 0 where there is none.

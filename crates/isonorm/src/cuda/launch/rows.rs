@@ -8,7 +8,7 @@ use isonorm_kernels::rows::parameters::{Affine, Sharing};
 use isonorm_kernels::rows::{Data, backward as gradients, forward as values, gather, running, two_sweeps};
 use isonorm_math::{Bf16, F16};
 
-use super::{BackwardPointers, ForwardPointers, Launcher};
+use super::{BackwardPointers, ForwardPointers, Launcher, interpreted, messages};
 use crate::plan::gpu::rows::{Backward, Forward, Parameters, Sweeps, gather_warps};
 use crate::{DType, GpuPlan, Kernel, Result};
 
@@ -25,14 +25,7 @@ pub(super) unsafe fn forward(
     launcher: &mut impl Launcher,
 ) -> Result<()> {
     // SAFETY: the caller's; the type is the data's.
-    unsafe {
-        match plan.desc().get_dtype() {
-            DType::F32 => forward_of::<f32>(plan, rows, kernels, pointers, workspace, launcher),
-            DType::F16 => forward_of::<F16>(plan, rows, kernels, pointers, workspace, launcher),
-            DType::Bf16 => forward_of::<Bf16>(plan, rows, kernels, pointers, workspace, launcher),
-            DType::F64 => Err(plan.unsupported("there are no kernels of f64")),
-        }
-    }
+    unsafe { of_type!(plan, forward_of(plan, rows, kernels, pointers, workspace, launcher)) }
 }
 
 /// Runs the kernels for the data's type.
@@ -48,14 +41,7 @@ pub(super) unsafe fn backward(
     launcher: &mut impl Launcher,
 ) -> Result<()> {
     // SAFETY: the caller's; the type is the data's.
-    unsafe {
-        match plan.desc().get_dtype() {
-            DType::F32 => backward_of::<f32>(plan, rows, kernels, pointers, workspace, launcher),
-            DType::F16 => backward_of::<F16>(plan, rows, kernels, pointers, workspace, launcher),
-            DType::Bf16 => backward_of::<Bf16>(plan, rows, kernels, pointers, workspace, launcher),
-            DType::F64 => Err(plan.unsupported("there are no kernels of f64")),
-        }
-    }
+    unsafe { of_type!(plan, backward_of(plan, rows, kernels, pointers, workspace, launcher)) }
 }
 
 /// Runs the kernels for the data's type.
@@ -71,14 +57,14 @@ pub(super) unsafe fn sweeps(
     launcher: &mut impl Launcher,
 ) -> Result<()> {
     // SAFETY: the caller's; the type is the data's.
-    unsafe {
-        match plan.desc().get_dtype() {
-            DType::F32 => sweeps_of::<f32>(plan, rows, kernels, pointers, workspace, launcher),
-            DType::F16 => sweeps_of::<F16>(plan, rows, kernels, pointers, workspace, launcher),
-            DType::Bf16 => sweeps_of::<Bf16>(plan, rows, kernels, pointers, workspace, launcher),
-            DType::F64 => Err(plan.unsupported("there are no kernels of f64")),
-        }
-    }
+    unsafe { of_type!(plan, sweeps_of(plan, rows, kernels, pointers, workspace, launcher)) }
+}
+
+/// Kernels of the list as [`interpreted`] looks for one.
+fn named<A>(listed: Vec<key::Kernel<A>>) -> impl Iterator<Item = (&'static str, &'static str, unsafe fn(&A))> {
+    listed
+        .into_iter()
+        .map(|kernel| (kernel.family, kernel.name, kernel.run))
 }
 
 /// Weight and bias of rows.
@@ -91,13 +77,6 @@ fn affine(parameters: &Parameters, weight: usize, bias: usize) -> Affine {
         runs: parameters.runs,
         as_data: parameters.as_data.into(),
     }
-}
-
-/// What the interpreter runs for a kernel.
-fn interpreted<A>(listed: Vec<key::Kernel<A>>, kernel: &Kernel) -> unsafe fn(&A) {
-    let same = |other: &key::Kernel<A>| (other.family, other.name) == (kernel.family, kernel.entry);
-    let found = listed.into_iter().find(same);
-    found.expect("plans are made of the same list").run
 }
 
 /// # Safety
@@ -118,14 +97,8 @@ unsafe fn forward_of<T: Data>(
         // SAFETY: the workspace starts with the counters.
         unsafe { launcher.zero(workspace, exchange.arrived_bytes)? };
     }
-    let messages = match rows.messages_bytes {
-        0 => ptr::null_mut(),
-        bytes => {
-            // SAFETY: the workspace is these messages.
-            unsafe { launcher.zero(workspace, bytes)? };
-            workspace as *mut u32
-        }
-    };
+    // SAFETY: the workspace is these messages.
+    let messages = unsafe { messages(workspace, rows.messages_bytes, launcher)? };
     let update = rows.running.zip(p.update);
     // The mean goes to the caller, where there is a place for it.
     let [mean, variance] = match update {
@@ -162,7 +135,7 @@ unsafe fn forward_of<T: Data>(
     };
     let kernel = &planned[0];
     // SAFETY: the plan's kernel is of this type.
-    unsafe { launcher.launch(0, kernel, &args, || interpreted(kernels::<T>(), kernel))? };
+    unsafe { launcher.launch(0, kernel, &args, || interpreted(named(kernels::<T>()), kernel))? };
     let Some((running, update)) = update else {
         return Ok(());
     };
@@ -199,15 +172,8 @@ unsafe fn backward_of<T: Data>(
         _ => (workspace + offset) as *mut f32,
     };
     let (of_weight, of_bias) = (sums(p.dweight, 0), sums(p.dbias, rows.sums_bytes));
-    let messages = match rows.messages_bytes {
-        0 => ptr::null_mut(),
-        bytes => {
-            let place = workspace + 2 * rows.sums_bytes;
-            // SAFETY: the workspace ends with these messages.
-            unsafe { launcher.zero(place, bytes)? };
-            place as *mut u32
-        }
-    };
+    // SAFETY: the workspace ends with these messages.
+    let messages = unsafe { messages(workspace + 2 * rows.sums_bytes, rows.messages_bytes, launcher)? };
     let args = gradients::Args::<T> {
         x: p.x as *const T,
         dy: p.dy as *const T,
@@ -235,7 +201,7 @@ unsafe fn backward_of<T: Data>(
     };
     let first = &planned[0];
     // SAFETY: the plan's kernel is of this type.
-    unsafe { launcher.launch(0, first, &args, || interpreted(backward_kernels::<T>(), first))? };
+    unsafe { launcher.launch(0, first, &args, || interpreted(named(backward_kernels::<T>()), first))? };
     if rows.are_gradients {
         return Ok(());
     }
@@ -369,7 +335,11 @@ unsafe fn sweeps_of<T: Data>(
         };
         let kernel = &planned[index];
         // SAFETY: the plan's kernel is of this type.
-        unsafe { launcher.launch(index, kernel, &args, || interpreted(sweep_kernels::<T>(), kernel))? };
+        unsafe {
+            launcher.launch(index, kernel, &args, || {
+                interpreted(named(sweep_kernels::<T>()), kernel)
+            })?
+        };
         index += 1;
         if let (two_sweeps::FIRST, Some(totals)) = (sweeps, rows.totals) {
             let of_rows = Sums {

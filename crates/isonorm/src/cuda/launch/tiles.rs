@@ -1,7 +1,6 @@
 //! Tiles: what these kernels are told. Everything about launches that depends on their arguments is in this file.
 
 use std::marker::PhantomData;
-use std::ptr;
 
 use isonorm_kernels::rows::parameters::Affine;
 use isonorm_kernels::rows::{Data, running};
@@ -10,7 +9,7 @@ use isonorm_kernels::tiles::{backward as gradients, forward as values};
 use isonorm_math::{Bf16, F16};
 
 use super::rows::{Sums, add_up};
-use super::{BackwardPointers, ForwardPointers, Launcher};
+use super::{BackwardPointers, ForwardPointers, Launcher, interpreted, messages};
 use crate::plan::gpu::tiles::Tiles;
 use crate::{DType, GpuPlan, Kernel, Result};
 
@@ -27,14 +26,7 @@ pub(super) unsafe fn forward(
     launcher: &mut impl Launcher,
 ) -> Result<()> {
     // SAFETY: the caller's; the type is the data's.
-    unsafe {
-        match plan.desc().get_dtype() {
-            DType::F32 => forward_of::<f32>(plan, tiles, kernels, pointers, workspace, launcher),
-            DType::F16 => forward_of::<F16>(plan, tiles, kernels, pointers, workspace, launcher),
-            DType::Bf16 => forward_of::<Bf16>(plan, tiles, kernels, pointers, workspace, launcher),
-            DType::F64 => Err(plan.unsupported("there are no kernels of f64")),
-        }
-    }
+    unsafe { of_type!(plan, forward_of(plan, tiles, kernels, pointers, workspace, launcher)) }
 }
 
 /// Runs the kernels for the data's type.
@@ -50,14 +42,14 @@ pub(super) unsafe fn backward(
     launcher: &mut impl Launcher,
 ) -> Result<()> {
     // SAFETY: the caller's; the type is the data's.
-    unsafe {
-        match plan.desc().get_dtype() {
-            DType::F32 => backward_of::<f32>(plan, tiles, kernels, pointers, workspace, launcher),
-            DType::F16 => backward_of::<F16>(plan, tiles, kernels, pointers, workspace, launcher),
-            DType::Bf16 => backward_of::<Bf16>(plan, tiles, kernels, pointers, workspace, launcher),
-            DType::F64 => Err(plan.unsupported("there are no kernels of f64")),
-        }
-    }
+    unsafe { of_type!(plan, backward_of(plan, tiles, kernels, pointers, workspace, launcher)) }
+}
+
+/// Kernels of the list as [`interpreted`] looks for one.
+fn named<A>(listed: Vec<key::Kernel<A>>) -> impl Iterator<Item = (&'static str, &'static str, unsafe fn(&A))> {
+    listed
+        .into_iter()
+        .map(|kernel| (kernel.family, kernel.name, kernel.run))
 }
 
 /// Weight and bias, and statistics that are given: one of each for each unit.
@@ -70,26 +62,6 @@ fn affine(tiles: &Tiles, weight: usize, bias: usize) -> Affine {
     }
 }
 
-/// Where blocks leave messages for each other, made zero.
-///
-/// # Safety
-/// As [`forward`](super::forward).
-unsafe fn messages(tiles: &Tiles, workspace: usize, launcher: &mut impl Launcher) -> Result<*mut u32> {
-    if tiles.messages_bytes == 0 {
-        return Ok(ptr::null_mut());
-    }
-    // SAFETY: the workspace starts with these messages.
-    unsafe { launcher.zero(workspace, tiles.messages_bytes)? };
-    Ok(workspace as *mut u32)
-}
-
-/// What the interpreter runs for a kernel.
-fn interpreted<A>(listed: Vec<key::Kernel<A>>, kernel: &Kernel) -> unsafe fn(&A) {
-    let same = |other: &key::Kernel<A>| (other.family, other.name) == (kernel.family, kernel.entry);
-    let found = listed.into_iter().find(same);
-    found.expect("plans are made of the same list").run
-}
-
 /// # Safety
 /// As [`forward`](super::forward), and `T` is the data's type.
 unsafe fn forward_of<T: Data>(
@@ -100,8 +72,8 @@ unsafe fn forward_of<T: Data>(
     workspace: usize,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
-    // SAFETY: the caller's.
-    let messages = unsafe { messages(tiles, workspace, launcher)? };
+    // SAFETY: the workspace starts with these messages.
+    let messages = unsafe { messages(workspace, tiles.messages_bytes, launcher)? };
     // Of a batch of one the kernel itself updates them; else another, and the mean goes to the caller, where there is a place for it.
     let averaged = tiles.running.zip(p.update);
     let [mean, variance] = match averaged {
@@ -135,7 +107,7 @@ unsafe fn forward_of<T: Data>(
     };
     let kernel = &planned[0];
     // SAFETY: the plan's kernel is of this type.
-    unsafe { launcher.launch(0, kernel, &args, || interpreted(kernels::<T>(), kernel))? };
+    unsafe { launcher.launch(0, kernel, &args, || interpreted(named(kernels::<T>()), kernel))? };
     let Some((running, update)) = averaged else {
         return Ok(());
     };
@@ -165,8 +137,8 @@ unsafe fn backward_of<T: Data>(
     workspace: usize,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
-    // SAFETY: the caller's.
-    let messages = unsafe { messages(tiles, workspace, launcher)? };
+    // SAFETY: the workspace starts with these messages.
+    let messages = unsafe { messages(workspace, tiles.messages_bytes, launcher)? };
     let wanted = [p.dweight, p.dbias];
     let sums = match tiles.shares {
         None => wanted,
@@ -193,7 +165,7 @@ unsafe fn backward_of<T: Data>(
     };
     let first = &planned[0];
     // SAFETY: the plan's kernel is of this type.
-    unsafe { launcher.launch(0, first, &args, || interpreted(backward_kernels::<T>(), first))? };
+    unsafe { launcher.launch(0, first, &args, || interpreted(named(backward_kernels::<T>()), first))? };
     if tiles.shares.is_none() {
         return Ok(());
     }

@@ -12,7 +12,7 @@ const MOST_REGISTERS: u32 = 255;
 /// Registers are given out to a thread in units of so many.
 const REGISTER_UNIT: u32 = 8;
 /// Bytes of shared memory that the GPU takes for itself in each block.
-const RESERVED_SHARED_BYTES: u32 = 1 << 10;
+pub(super) const RESERVED_SHARED_BYTES: u32 = 1 << 10;
 /// Blocks of a multiprocessor, at least, whatever their size.
 const BLOCKS_PER_SM: u32 = 16;
 

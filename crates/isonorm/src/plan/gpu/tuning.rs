@@ -199,7 +199,7 @@ pub(super) struct Tiles {
     /// Bytes of a row that belong to a tile, with how fast memory is then, in percent.
     pub(super) widths: &'static [(u32, u64)],
     /// Bytes of a group that lie together, from which on it is a tile of its own.
-    pub(super) least_segment_bytes: u32,
+    pub(super) least_segment_bytes: u64,
     /// Blocks of a multiprocessor, at most.
     pub(super) blocks_per_sm: u32,
     /// Nanoseconds that memory takes for an access of each thread of one block on each multiprocessor, to one tensor.

@@ -6,7 +6,7 @@ use isonorm_kernels::rows::statistics::Op;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
-use super::super::occupancy::blocks_per_sm;
+use super::super::occupancy::{RESERVED_SHARED_BYTES, blocks_per_sm};
 use super::super::tuning::SWEEPS;
 use super::backward::{REGION_BYTES, gather};
 use super::{Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Share, Sweeps, SweepsWorkspace, Work};
@@ -34,9 +34,6 @@ pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     };
     Ok(schedule(rows, listed, &launches))
 }
-
-/// Bytes of shared memory that the GPU takes for itself in each block.
-const RESERVED_SHARED_BYTES: u32 = 1 << 10;
 
 /// A launch of the kernel.
 #[derive(Clone)]

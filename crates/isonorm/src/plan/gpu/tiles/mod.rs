@@ -64,6 +64,8 @@ struct Problem<'a> {
     pass: Pass,
     given: bool,
     activation: Activation,
+    /// Whether a tensor is added before the activation.
+    residual: bool,
     batch: u64,
     rows: u64,
     kept: u32,
@@ -148,6 +150,7 @@ impl<'a> Problem<'a> {
             pass: if backward { Pass::Backward } else { Pass::Forward },
             given,
             activation: desc.get_activation(),
+            residual: desc.has_residual(),
             batch: g.batch as u64,
             rows: g.outer as u64,
             kept,
@@ -246,23 +249,23 @@ fn schedule(problem: &Problem<'_>, width: Width) -> Result<Schedule, String> {
         });
         kernels.push(running::kernel(problem.dtype, problem.batch, channels));
     }
-    // What is not kept is read again.
+    // What is not kept is read again; of a forward pass, only x.
     let not_kept = match problem.given && problem.pass == Pass::Forward {
         true => 0,
-        false => {
-            u64::from(tiling.accesses - tiling.kept) * group * u64::from(problem.kept) * problem.batch
-                / u64::from(tiling.accesses)
-        }
+        false => u128::from(tiling.accesses - tiling.kept),
     };
     let tensors = match problem.pass {
         Pass::Forward => 1,
+        Pass::Backward if listed.key.class != Class::Plain && problem.residual => 3,
         Pass::Backward => 2,
     };
+    let bytes = u128::from(group * u64::from(problem.kept) * problem.batch * u64::from(problem.bytes()));
+    let again_bytes = (tensors * bytes * not_kept / u128::from(tiling.accesses)) as u64;
     Ok(Schedule {
         kernels,
         work: Work::Tiles(tiles),
         workspace_bytes,
         running_bytes,
-        again_bytes: tensors * not_kept * u64::from(problem.bytes()),
+        again_bytes,
     })
 }

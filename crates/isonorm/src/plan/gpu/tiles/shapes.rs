@@ -3,6 +3,7 @@
 use isonorm_kernels::tiles::{MOST_UNITS, head_bytes};
 
 use super::super::MOST_BLOCKS;
+use super::super::occupancy::RESERVED_SHARED_BYTES;
 use super::super::tuning::TILES;
 use super::*;
 
@@ -83,7 +84,7 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
     let access_bytes = listed.key.access_bytes() * THREADS;
     // Accesses that shared memory holds, beside so many blocks.
     let holds = |at_once: u32| {
-        let room = problem.gpu.shared_bytes_per_sm / at_once - RESERVED_SHARED_BYTES;
+        let room = (problem.gpu.shared_bytes_per_sm / at_once).saturating_sub(RESERVED_SHARED_BYTES);
         let room = room.min(problem.gpu.shared_bytes_per_block);
         let room = room.checked_sub(head_bytes(&tiling, elements))?;
         Some(room / access_bytes)
@@ -102,13 +103,13 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
             let teams = tiles.min(resident / blocks);
             let (steps, own) = (tiles.div_ceil(teams), accesses(blocks));
             // Two tiles where both are held, and there are two.
-            let slots = if 2 * own <= holds && steps > 1 { 2 } else { 1 };
+            let slots = if own <= holds / 2 && steps > 1 { 2 } else { 1 };
             let kept = own.min(holds);
             // Read once or twice, and written once, by all blocks that share a multiprocessor's part of the memory's speed.
             let moved = u64::from(at_once) * ((read + 1) * u64::from(own) + read * u64::from(own - kept));
             let waits = TILES.step[slots as usize - 1] + u64::from(blocks) * TILES.block;
-            let step = moved * TILES.access * 100 * 100 / (share * speed) + waits;
-            let cost = u64::from(steps) * step;
+            let step = moved.saturating_mul(TILES.access * 100 * 100) / (share * speed) + waits;
+            let cost = u64::from(steps).saturating_mul(step);
             if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
                 let tiling = Tiling {
                     blocks,
@@ -125,9 +126,6 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
     Ok((cost, Choice { listed, tiling, teams }))
 }
 
-/// Bytes of shared memory that the GPU takes for itself in each block.
-const RESERVED_SHARED_BYTES: u32 = 1 << 10;
-
 /// Elements of a row that belong to a tile, and threads side by side in it: none where a tile is one group.
 fn tile(problem: &Problem<'_>, elements: u32, wanted: u32) -> Result<[u32; 2], String> {
     let (inner, bytes) = (problem.inner, problem.bytes());
@@ -138,7 +136,10 @@ fn tile(problem: &Problem<'_>, elements: u32, wanted: u32) -> Result<[u32; 2], S
         ));
     }
     let whole = inner.is_multiple_of(elements) && problem.run == inner;
-    if whole && inner * bytes >= TILES.least_segment_bytes && !(problem.given && problem.pass == Pass::Forward) {
+    if whole
+        && u64::from(inner) * u64::from(bytes) >= TILES.least_segment_bytes
+        && !(problem.given && problem.pass == Pass::Forward)
+    {
         return Ok([inner, 0]);
     }
     // Groups whose elements fill accesses.
