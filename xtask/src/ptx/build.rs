@@ -44,10 +44,6 @@ pub fn module(context: &Context, toolchain: &Toolchain, module: &Module, hash: &
     if let Some(data) = module.data {
         cargo.arg("--cfg").arg(format!("isonorm_data=\"{data}\""));
     }
-    if module.family.starts_with("tiles") {
-        // What is to be written out is written out in the sources; more of it would crowd the cache of instructions.
-        cargo.args(["-C", "llvm-args=-unroll-runtime=false"]);
-    }
     let flags = format!(
         "-C target-cpu={} -C target-feature=+{}",
         module.target.cpu, module.target.ptx

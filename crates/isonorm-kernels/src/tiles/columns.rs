@@ -1,9 +1,8 @@
-//! What is the same for all rows of a column. One thread for each unit works it out, and tells the others, who look it up for each
-//! part: in registers it would be in the way.
+//! What is the same for all rows of a column. One thread for each unit works it out, and tells the others.
 
-use super::areas::{self, MOST_UNITS};
-use super::tiling::{Tiling, Walk};
-use super::{Spec, THREADS};
+use super::Spec;
+use super::areas::{MOST_UNITS, OF_UNITS};
+use super::tiling::Walk;
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::at_least_one;
 use crate::simt::{self, Shared};
@@ -43,103 +42,46 @@ pub(super) unsafe fn tell<const N: usize>(place: Shared<f32>, count: u32, number
     }
 }
 
-/// `N` numbers of each column, in shared memory.
-#[derive(Clone, Copy)]
-pub(super) struct Columns<const N: usize> {
-    /// Of units; of the tile, where it is one group.
-    units: Shared<f32>,
-    /// Of columns: the first number of all, then the second, …
-    columns: Shared<f32>,
+/// What was told of each of the thread's columns, `wide` of which lie side by side in a unit.
+///
+/// # Safety
+///
+/// It was told before a barrier.
+#[inline(always)]
+pub(super) unsafe fn told<L: Lanes, S: Spec>(walk: &Walk<'_, S>, place: Shared<f32>, wide: u32) -> L {
+    // SAFETY: the caller's, here and below.
+    let of = |unit: u32| unsafe { simt::shared_load(place.offset(unit)) };
+    let column = walk.own_column();
+    if S::ONE {
+        return L::splat(of(0));
+    }
+    if column >= walk.tiling.width {
+        return L::splat(0.0);
+    }
+    match wide {
+        1 => L::each(|lane| of(column + lane)),
+        _ => {
+            let wide = at_least_one(wide);
+            L::each(|lane| of((column + lane) / wide))
+        }
+    }
 }
 
-impl<const N: usize> Columns<N> {
-    /// Where there is a place for so many numbers of units, and for those of columns after so many others, in a kernel with accesses
-    /// of `elements` elements.
-    #[inline(always)]
-    pub fn new(units: Shared<f32>, after: u32, tiling: &Tiling, elements: u32) -> Self {
-        Self {
-            units,
-            columns: areas::columns(tiling, elements).offset(after * tiling.width),
-        }
-    }
-
-    /// Tells the numbers of the thread's unit, `wide` columns of which lie side by side, of `units`, which threads have in order. Called by the
-    /// whole block; ends with a barrier.
+impl<L: Lanes> Map<L> {
+    /// What was told of the units of the thread's columns.
     ///
     /// # Safety
     ///
-    /// What was told before was read before a barrier.
+    /// The three numbers were told before a barrier.
     #[inline(always)]
-    pub unsafe fn tell<S: Spec>(&self, (wide, units): (u32, u32), walk: &Walk<'_, S>, numbers: [f32; N]) {
-        let (thread, width) = (simt::thread_index(), walk.tiling.width);
-        let of_column = |k: usize, column: u32| self.columns.offset(k as u32 * width + column);
-        // SAFETY: the caller's, here and below.
-        unsafe {
-            if !walk.takes_turns() && wide == 1 {
-                if thread < width {
-                    unrolled::<N>(|k| simt::shared_store(of_column(k, thread), numbers[k]));
-                }
-            } else {
-                tell(self.units, units, numbers);
-                if !walk.takes_turns() {
-                    simt::block_barrier();
-                    let mut column = thread;
-                    while column < width {
-                        simt::rolled();
-                        let unit = column / at_least_one(wide);
-                        unrolled::<N>(|k| {
-                            let number = simt::shared_load(self.units.offset(k as u32 * MOST_UNITS + unit));
-                            simt::shared_store(of_column(k, column), number);
-                        });
-                        column += THREADS;
-                    }
-                }
-            }
-            simt::block_barrier();
-        }
-    }
-
-    /// Number `k` of each of the columns of a thread's accesses.
-    ///
-    /// # Safety
-    ///
-    /// It was told.
-    #[inline(always)]
-    pub unsafe fn told<L: Lanes, S: Spec>(&self, k: u32, walk: &Walk<'_, S>) -> L {
-        let tiling = walk.tiling;
-        // SAFETY: the caller's, here and below.
-        unsafe {
-            if walk.takes_turns() {
-                return L::splat(simt::shared_load(self.units.offset(k * MOST_UNITS)));
-            }
-            let place = self.columns.offset(k * tiling.width + walk.own_column());
-            let mut four = [0; 4];
-            L::each(|lane| {
-                if L::LANES == 1 {
-                    return simt::shared_load(place);
-                }
-                if lane.is_multiple_of(4) {
-                    four = simt::shared_load_128(Shared::at(place.offset(lane).byte_offset()));
-                }
-                f32::from_bits(four[lane as usize % 4])
-            })
-        }
-    }
-
-    /// The first three numbers.
-    ///
-    /// # Safety
-    ///
-    /// They were told.
-    #[inline(always)]
-    pub unsafe fn map<L: Lanes, S: Spec>(&self, walk: &Walk<'_, S>) -> Map<L> {
+    pub unsafe fn told<S: Spec>(walk: &Walk<'_, S>) -> Self {
+        let run = walk.tiling.run;
         // SAFETY: the caller's.
-        unsafe {
-            Map {
-                centre: self.told(0, walk),
-                scale: self.told(1, walk),
-                shift: self.told(2, walk),
-            }
+        let number = |k: u32| unsafe { told(walk, OF_UNITS.offset(k * MOST_UNITS), run) };
+        Self {
+            centre: number(0),
+            scale: number(1),
+            shift: number(2),
         }
     }
 }

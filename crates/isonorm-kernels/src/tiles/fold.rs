@@ -1,29 +1,22 @@
 //! From the sums of threads to those of a block: of each group, or of each parameter.
 
+use super::THREADS;
 use super::areas::{MOST_UNITS, OF_THREADS, SUMS, of_columns};
-use super::tiling::{Tiling, Walk};
-use super::{Spec, THREADS};
+use super::tiling::Tiling;
 use crate::block::{self, Scratch};
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::at_least_one;
 use crate::simt::{self, Shared, WARP};
 use crate::warp;
 
-/// Folds two kinds of sums, of `unit` neighbouring columns each, of which the tile has `units`; valid in thread `u` for unit `u`.
-/// Called by the whole block.
+/// Folds two kinds of sums, of `unit` neighbouring columns each; valid in thread `u` for unit `u`. Called by the whole block.
 ///
 /// # Safety
 ///
-/// Shared memory is the kernel's.
+/// Shared memory is the kernel's; `unit` divides the tile's width.
 #[inline(always)]
-pub(super) unsafe fn pairs<L: Lanes, S: Spec>(
-    sums: [L; 2],
-    (unit, units): (u32, u32),
-    walk: &Walk<'_, S>,
-    scratch: &mut Scratch,
-) -> [f32; 2] {
-    let tiling = walk.tiling;
-    if walk.takes_turns() {
+pub(super) unsafe fn pairs<L: Lanes>(sums: [L; 2], unit: u32, tiling: &Tiling, scratch: &mut Scratch) -> [f32; 2] {
+    if tiling.lanes == 0 {
         let own = sums.map(|sums| sums.fold(0.0, |sum, own| sum + own));
         return block::sum_pair(own, scratch);
     }
@@ -43,7 +36,7 @@ pub(super) unsafe fn pairs<L: Lanes, S: Spec>(
                 false => 0.0,
             });
         }
-        of_units((unit, units), tiling, to)
+        units(unit, tiling, to)
     }
 }
 
@@ -60,7 +53,6 @@ unsafe fn columns<L: Lanes>(own: L, tiling: &Tiling, to: Shared<f32>) {
     simt::block_barrier();
     let mut index = simt::warp_index();
     while index < L::LANES {
-        simt::rolled();
         let (from, to) = (OF_THREADS.offset(index * THREADS), to.offset(index));
         // SAFETY: written before the barrier, here and below; a column belongs to one lane.
         unsafe {
@@ -71,7 +63,6 @@ unsafe fn columns<L: Lanes>(own: L, tiling: &Tiling, to: Shared<f32>) {
                 });
                 let mut apart = WARP / 2;
                 while apart >= lanes.get() {
-                    simt::rolled();
                     sum += simt::shuffle_xor(sum, apart);
                     apart /= 2;
                 }
@@ -81,10 +72,8 @@ unsafe fn columns<L: Lanes>(own: L, tiling: &Tiling, to: Shared<f32>) {
             } else {
                 let (mut lane, rows) = (simt::lane(), THREADS / lanes);
                 while lane < lanes.get() {
-                    simt::rolled();
                     let (mut sum, mut row) = (0.0, 0);
                     while row < rows {
-                        simt::rolled();
                         sum += simt::shared_load(from.offset(row * lanes.get() + lane));
                         row += 1;
                     }
@@ -99,14 +88,13 @@ unsafe fn columns<L: Lanes>(own: L, tiling: &Tiling, to: Shared<f32>) {
 
 /// Adds up the columns of each unit, a warp each at a time.
 #[inline(always)]
-unsafe fn of_units((unit, units): (u32, u32), tiling: &Tiling, from: Shared<f32>) -> [f32; 2] {
+unsafe fn units(unit: u32, tiling: &Tiling, from: Shared<f32>) -> [f32; 2] {
     let (width, warps) = (tiling.width, THREADS / WARP);
+    let units = width / at_least_one(unit);
     let mut index = simt::warp_index();
     while index < units {
-        simt::rolled();
         let (mut sums, mut column) = ([0.0; 2], simt::lane());
         while column < unit {
-            simt::rolled();
             let place = from.offset(index * unit + column);
             // SAFETY: written before the caller's barrier.
             let [first, second] = unsafe { [simt::shared_load(place), simt::shared_load(place.offset(width))] };

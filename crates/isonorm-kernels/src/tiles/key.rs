@@ -1,11 +1,10 @@
 //! What the host knows of a kernel: a [`Key`] says what it is for, and [`kernels`] has the functions to interpret.
 
-use super::areas::{NUMBERS_OF_COLUMNS, places};
 use super::backward::{self, backward};
 use super::forward::{Args, forward};
 use super::list::{backward_kernels, forward_kernels};
 use super::tiling::Tiling;
-use super::{Of, Spec, THREADS};
+use super::{Of, Spec, THREADS, head_bytes};
 use crate::rows::Data;
 use crate::rows::access::{Access, Elements, Vectors, Width};
 use crate::rows::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
@@ -45,38 +44,27 @@ impl Key {
         }
     }
 
-    /// Tensors whose tiles are kept, with a residual or without.
-    pub fn tensors(&self, residual: bool) -> u32 {
+    /// Tensors whose tiles are kept.
+    pub fn tensors(&self) -> u32 {
         match self.pass {
             Pass::Forward => 1,
-            // Without an activation nothing but x and dy is needed.
-            Pass::Backward => 2 + u32::from(residual && self.class != Class::Plain),
+            Pass::Backward => self.class.tensors(),
         }
     }
 
-    /// Bytes of dynamic shared memory of a block without the places for parts of tiles.
-    pub fn head_bytes(&self, tiling: &Tiling, element_bytes: u32) -> u32 {
-        let [forward, backward] = NUMBERS_OF_COLUMNS;
-        let numbers = match self.pass {
-            Pass::Forward => forward,
-            Pass::Backward => backward,
-        };
-        places(tiling, self.access_elements(element_bytes), numbers)
-    }
-
     /// Bytes of dynamic shared memory of a block.
-    pub fn shared_bytes(&self, tiling: &Tiling, residual: bool, element_bytes: u32) -> u32 {
-        let head = self.head_bytes(tiling, element_bytes);
-        head + tiling.held * self.access_bytes(residual) * THREADS
+    pub fn shared_bytes(&self, tiling: &Tiling, element_bytes: u32) -> u32 {
+        let head = head_bytes(tiling, self.access_elements(element_bytes));
+        head + tiling.slots * tiling.kept * self.access_bytes() * THREADS
     }
 
     /// Bytes of shared memory of a thread's access to each tensor.
-    pub fn access_bytes(&self, residual: bool) -> u32 {
+    pub fn access_bytes(&self) -> u32 {
         let bytes = match self.width {
             Width::Vector => Vectors::KEPT_BYTES,
             Width::Element => Elements::KEPT_BYTES,
         };
-        bytes * self.tensors(residual)
+        bytes * self.tensors()
     }
 
     /// The name of the entry point in its module.

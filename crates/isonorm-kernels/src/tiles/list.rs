@@ -51,8 +51,8 @@ macro_rules! backward_kernels {
                 given: Vectors, Any, true, false, 1;
             }
             "tiles_backward_elements" by backward {
-                groups: Elements, Any, false, false, 1;
-                given: Elements, Any, true, false, 1;
+                groups: Elements, Any, false, false, 2;
+                given: Elements, Any, true, false, 2;
             }
         }
     };

@@ -4,8 +4,8 @@
 //! of memory. The blocks of a *team* share a tile, hold it in shared memory between its statistics and its results, and tell each
 //! other their sums through global memory. So each element is read once and written once.
 //!
-//! While the sums of a tile are on their way the next one is added up and the one before finished, and as a part of it leaves shared
-//! memory, a part of a tile to come takes its place. What shared memory does not hold is read again, newest first.
+//! While the sums of a tile are on their way the tile before is finished, and as its elements leave shared memory, those of the
+//! tile after next take their places. What shared memory does not hold is read again, newest first.
 //!
 //! | file | room |
 //! |---|---|
@@ -13,8 +13,7 @@
 //! | [`tiling`] | where a tile lies, and what a thread has of it |
 //! | `areas` | what lies where in shared memory |
 //! | `columns` | what is the same for all rows of a column |
-//! | `stream` | the order in which parts of tiles come, are added up, and leave |
-//! | `places` | parts of tiles in shared memory |
+//! | `slots` | tiles in shared memory |
 //! | `fold` | from threads' sums to a block's |
 //! | `exchange` | from blocks' sums to a team's |
 //! | `list`, [`key`] | which kernels there are, and what the host knows of them |
@@ -28,13 +27,11 @@ pub mod forward;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod key;
 pub(crate) mod list;
-mod places;
-mod stream;
+mod slots;
 pub mod tiling;
 
-pub use self::areas::MOST_UNITS;
+pub use self::areas::{MOST_SLOTS, MOST_UNITS, head_bytes};
 pub use self::exchange::message_words;
-pub use self::stream::PART;
 
 use core::marker::PhantomData;
 

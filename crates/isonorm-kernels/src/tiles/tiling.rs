@@ -6,9 +6,9 @@
 use core::marker::PhantomData;
 use core::num::NonZero;
 
-use super::stream::Turn;
 use super::{Spec, THREADS};
 use crate::rows::access::{Access, Data, Width, width};
+use crate::rows::lanes::unrolled;
 use crate::rows::parameters::at_least_one;
 use crate::simt;
 
@@ -26,12 +26,6 @@ pub struct Tiling {
     pub run: u32,
     /// Elements of a row that belong to a tile; a multiple of `inner`. The last tile of a line may have fewer.
     pub width: u32,
-    /// Groups of a tile: `width` / `inner`.
-    pub groups: u32,
-    /// Parameters of a tile, of each kind: `width` / `run`.
-    pub units: u32,
-    /// Parameters of a group: `inner` / `run`.
-    pub units_of_group: u32,
     /// Tiles side by side.
     pub across: u32,
     /// Tiles in all: `across` for each tensor of a batch, which lie one behind the other.
@@ -40,24 +34,28 @@ pub struct Tiling {
     pub groups_of_line: u32,
     /// Threads side by side in a row, each with columns of its own; 0: a tile is one group, and threads take its accesses in turn.
     pub lanes: u32,
-    /// Blocks of a team.
+    /// Blocks of a team; the grid is some teams.
     pub blocks: u32,
-    /// Teams of the grid.
-    pub teams: u32,
-    /// Parts of a tile, each of [`PART`](super::PART) accesses of a thread or fewer, which come to shared memory together.
-    pub parts: u32,
-    /// Parts that stay in shared memory until the tile's results are known: all, or the first ones.
+    /// Accesses of a thread to a tile, at most.
+    pub accesses: u32,
+    /// Those that shared memory holds: all, or a multiple of four.
     pub kept: u32,
-    /// Parts of this kind that shared memory has room for: `kept`, or more where all stay, for those of tiles to come.
-    pub room: u32,
-    /// Parts of the other kind that shared memory has room for: no more than a tile has; they come twice.
-    pub passing: u32,
-    /// By how many parts sums are ahead of results, where all parts stay: at least those of a tile, at most of two, and at most
-    /// `room`; or 0: a tile is finished before the next one is added up.
-    pub lead: u32,
-    /// Accesses that shared memory has room for: those of `room` and `passing` parts, or a few less where there is room for one
-    /// tile, whose last part has fewer.
-    pub held: u32,
+    /// Tiles that shared memory has room for: two, or one, which is finished before the next one comes.
+    pub slots: u32,
+}
+
+impl Tiling {
+    /// Groups of a tile.
+    #[inline(always)]
+    pub fn groups(&self) -> u32 {
+        self.width / at_least_one(self.inner)
+    }
+
+    /// Parameters of a tile, of each kind.
+    #[inline(always)]
+    pub fn units(&self) -> u32 {
+        self.width / at_least_one(self.run)
+    }
 }
 
 /// A tile.
@@ -73,20 +71,22 @@ pub(super) struct Tile {
     pub width: u32,
 }
 
-/// A thread's place in memory.
+/// A thread's place in a tile.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor {
     /// The column of the access in the tile.
     column: u32,
-    /// How many elements behind the first of all it is.
+    /// How many elements behind the tile's first it is.
     pub offset: u64,
 }
 
 /// A thread's way over tiles.
 pub(super) struct Walk<'a, S> {
     pub tiling: &'a Tiling,
-    /// Which team this block belongs to.
+    /// Which block of its team this one is, and which team of how many.
+    pub rank: u32,
     pub team: u32,
+    pub teams: u32,
     /// The thread's first place, and how far the next one is.
     start: Cursor,
     step: Cursor,
@@ -139,7 +139,9 @@ impl<'a, S: Spec> Walk<'a, S> {
         };
         Self {
             tiling,
+            rank,
             team: simt::block_index() / blocks,
+            teams: simt::grid_blocks() / blocks,
             start,
             step,
             own: own as u32,
@@ -147,55 +149,40 @@ impl<'a, S: Spec> Walk<'a, S> {
         }
     }
 
-    /// Which block of its team this one is. Worked out where it is needed, rarely, rather than kept in a register.
-    #[inline(always)]
-    pub fn rank(&self) -> u32 {
-        simt::opaque(simt::block_index()) % at_least_one(self.tiling.blocks)
-    }
-
     /// Whether a tile is one group, whose accesses threads take in turn.
     #[inline(always)]
-    pub fn takes_turns(&self) -> bool {
+    fn takes_turns(&self) -> bool {
         S::ONE || Self::TURNS && self.tiling.lanes == 0
     }
 
-    /// The number of a tile of the team's.
+    /// A tile, by its number.
     #[inline(always)]
-    pub fn number(&self, turn: Turn) -> u32 {
-        // Of all tiles, which are fewer than 2³², with those that teams would have after the last.
-        self.team + turn.0 * self.tiling.teams
-    }
-
-    /// Whether there is such a tile.
-    #[inline(always)]
-    pub fn has(&self, turn: Turn) -> bool {
-        self.number(turn) < self.tiling.tiles
-    }
-
-    /// A tile of the team's.
-    #[inline(always)]
-    pub fn tile(&self, turn: Turn) -> Tile {
-        let (tiling, number) = (self.tiling, self.number(turn));
+    pub fn tile(&self, number: u32) -> Tile {
+        let tiling = self.tiling;
         let across = at_least_one(tiling.across);
-        // Of a single tensor without a division, which takes as long as a few accesses.
-        let (batch, along) = match tiling.across == tiling.tiles {
-            true => (0, number),
-            false => (number / across, number % across),
-        };
+        let (batch, along) = (number / across, number % across);
         let column = u64::from(along) * u64::from(tiling.width);
         Tile {
             start: u64::from(batch) * tiling.rows * tiling.line + column,
-            group: u64::from(batch) * u64::from(tiling.groups_of_line) + u64::from(along * tiling.groups),
-            unit: along * tiling.units,
+            group: u64::from(batch) * u64::from(tiling.groups_of_line) + u64::from(along * tiling.groups()),
+            unit: along * tiling.units(),
             width: (tiling.line - column).min(tiling.width.into()) as u32,
         }
     }
 
-    /// Accesses of the thread to a tile.
+    /// The tile that takes the place of another in shared memory, if there is one.
     #[inline(always)]
-    pub fn own(&self, turn: Turn) -> u32 {
-        let has = self.takes_turns() || self.start.column < self.tile(turn).width;
-        if has { self.own } else { 0 }
+    pub fn coming(&self, number: u32) -> Option<Tile> {
+        // Numbers may be close to the end of their range.
+        let number = u64::from(number) + u64::from(self.tiling.slots) * u64::from(self.teams);
+        (number < self.tiling.tiles.into()).then(|| self.tile(number as u32))
+    }
+
+    /// Accesses of the thread to a tile: those that are kept, and all.
+    #[inline(always)]
+    pub fn own(&self, tile: Tile) -> [u32; 2] {
+        let own = if self.own_column() < tile.width { self.own } else { 0 };
+        [own.min(self.tiling.kept), own]
     }
 
     /// The column of the thread's accesses, where it has the same of each row; 0 where a tile is one group.
@@ -204,19 +191,10 @@ impl<'a, S: Spec> Walk<'a, S> {
         if self.takes_turns() { 0 } else { self.start.column }
     }
 
-    /// The thread's first place in a tile.
+    /// The thread's first place.
     #[inline(always)]
-    pub fn start(&self, turn: Turn) -> Cursor {
-        self.within(turn, self.start)
-    }
-
-    /// A place of the first tile, in another one.
-    #[inline(always)]
-    fn within(&self, turn: Turn, at: Cursor) -> Cursor {
-        Cursor {
-            offset: self.tile(turn).start + at.offset,
-            ..at
-        }
+    pub fn start(&self) -> Cursor {
+        self.start
     }
 
     /// The place that lies as far behind another as a third behind the first.
@@ -242,23 +220,35 @@ impl<'a, S: Spec> Walk<'a, S> {
         self.plus(at, self.step)
     }
 
-    /// The thread's place number `access` in a tile.
+    /// The place so many before.
     #[inline(always)]
-    pub fn at(&self, turn: Turn, access: u32) -> Cursor {
-        if !self.takes_turns() {
-            let offset = self.start.offset + u64::from(access) * self.step.offset;
-            return self.within(turn, Cursor { offset, ..self.start });
-        }
-        // In as many steps as that has bits, for a division takes longer and more registers.
+    pub fn back<const M: usize>(&self, at: Cursor) -> Cursor {
+        let mut at = at;
+        unrolled::<M>(|_| {
+            let wraps = self.takes_turns() && at.column < self.step.column;
+            at.offset -= self.step.offset;
+            if Self::TURNS {
+                at.column = at.column.wrapping_sub(self.step.column);
+            }
+            if wraps {
+                at.column = at.column.wrapping_add(self.tiling.inner);
+                at.offset -= self.tiling.line - u64::from(self.tiling.inner);
+            }
+        });
+        at
+    }
+
+    /// The place of an access, by its number: in as many steps as that has bits, for a division takes longer and more registers.
+    #[inline(always)]
+    pub fn at(&self, access: u32) -> Cursor {
         let (mut at, mut left, mut step) = (self.start, access, self.step);
         while left > 0 {
-            simt::rolled();
             if !left.is_multiple_of(2) {
                 at = self.plus(at, step);
             }
             step = self.plus(step, step);
             left /= 2;
         }
-        self.within(turn, at)
+        at
     }
 }

@@ -146,17 +146,6 @@ pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
     message.expect("a thread that is woken has a message").map(T::from_word)
 }
 
-/// The same for several places.
-#[track_caller]
-pub unsafe fn messages_wait<T: Word, const N: usize>(places: [*const u32; N], tag: u32) -> [[T; 2]; N] {
-    let mut messages = [[T::from_word(0); 2]; N];
-    for (message, place) in messages.iter_mut().zip(places) {
-        // SAFETY: the caller's.
-        *message = unsafe { message_wait(place, tag) };
-    }
-    messages
-}
-
 /// Lets the next kernel of the stream start; nothing to do where kernels run one after the other.
 pub fn dependents_launch() {}
 

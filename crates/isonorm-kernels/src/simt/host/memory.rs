@@ -9,7 +9,7 @@ use crate::interpreter::current;
 use crate::simt::{Shared, Word};
 
 #[track_caller]
-pub(super) fn global_read<const BYTES: usize>(address: usize) -> [u8; BYTES] {
+fn global_read<const BYTES: usize>(address: usize) -> [u8; BYTES] {
     let running = current();
     let mut bytes = [0; BYTES];
     let result = running.world().global_read(address, &mut bytes);
@@ -51,9 +51,6 @@ pub fn opaque(value: u32) -> u32 {
 pub fn opaque_64(value: u64) -> u64 {
     std::hint::black_box(value)
 }
-
-/// Says in a loop that it stays a loop.
-pub fn rolled() {}
 
 /// 2 bytes that other threads read too and nothing writes during the kernel.
 #[track_caller]

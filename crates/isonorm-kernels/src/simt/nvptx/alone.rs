@@ -46,13 +46,6 @@ pub fn opaque_64(value: u64) -> u64 {
     value
 }
 
-/// Says in a loop that it stays a loop: the assembler would write it out a few times. No instruction.
-#[inline(always)]
-pub fn rolled() {
-    // SAFETY: no instruction.
-    unsafe { asm!(".pragma \"nounroll\";", options(nomem, nostack, preserves_flags)) };
-}
-
 macro_rules! load {
     ($($(#[$doc:meta])* $name:ident($type:ty) = $class:ident $ptx:literal;)*) => {$(
         $(#[$doc])*

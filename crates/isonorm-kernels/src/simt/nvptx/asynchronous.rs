@@ -175,34 +175,15 @@ pub unsafe fn message_send<T: Word>(place: *mut u32, values: [T; 2], tag: u32) {
 /// As for [`message_send`]; memory that nobody has sent to does not have the tag.
 #[inline(always)]
 pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
-    // SAFETY: the caller's.
-    let [message] = unsafe { messages_wait([place], tag) };
-    message
-}
-
-/// The same for several places, which are all looked at before any of them is looked at again: in the time of one.
-///
-/// # Safety
-///
-/// As for [`message_wait`].
-#[inline(always)]
-pub unsafe fn messages_wait<T: Word, const N: usize>(places: [*const u32; N], tag: u32) -> [[T; 2]; N] {
     loop {
-        let words = places.map(|place| {
-            let (first, second): (u64, u64);
-            // SAFETY: the caller's.
-            unsafe {
-                asm!("ld.relaxed.gpu.global.v2.u64 {{{}, {}}}, [{}];", out(reg64) first, out(reg64) second, in(reg64) place,
-                    options(nostack, preserves_flags));
-            }
-            [first, second]
-        });
-        let mut missing = 0;
-        for word in words.as_flattened() {
-            missing |= (word >> 32) as u32 ^ tag;
+        let (first, second): (u64, u64);
+        // SAFETY: the caller's.
+        unsafe {
+            asm!("ld.relaxed.gpu.global.v2.u64 {{{}, {}}}, [{}];", out(reg64) first, out(reg64) second, in(reg64) place,
+                options(nostack, preserves_flags));
         }
-        if missing == 0 {
-            return words.map(|message| message.map(|word| T::from_word(word as u32)));
+        if (first >> 32) as u32 == tag && (second >> 32) as u32 == tag {
+            return [T::from_word(first as u32), T::from_word(second as u32)];
         }
     }
 }

@@ -2,13 +2,13 @@
 
 use isonorm_math::Real;
 
-use super::{Numbers, OfDx, Pass, Raw, has_residual};
+use super::{Numbers, Pass, Raw};
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::tiles::Spec;
 use crate::tiles::columns::Map;
-use crate::tiles::tiling::Cursor;
+use crate::tiles::tiling::{Cursor, Tile};
 
 /// Some accesses to each tensor, as they came.
 pub(super) struct Loaded<R, const N: usize> {
@@ -29,45 +29,75 @@ impl<R: Copy, const N: usize> Loaded<R, N> {
 }
 
 impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
+    /// Whether z is needed, and a residual is part of it.
     #[inline(always)]
     fn has_residual(&self) -> bool {
-        has_residual::<T, S>(self.args)
+        S::Epilogue::CLASS != Class::Plain && !self.args.residual.is_null()
     }
 
     #[inline(always)]
-    fn place(&self, base: *const T, at: Cursor) -> *const T {
-        base.wrapping_add(at.offset as usize)
+    fn place(&self, base: *const T, tile: Tile, at: Cursor) -> *const T {
+        base.wrapping_add((tile.start + at.offset) as usize)
     }
 
-    /// Sets an access on its way to a place in shared memory, and moves behind it.
+    /// Sets an access on its way to a slot.
     #[inline(always)]
-    pub(super) unsafe fn fetch_one(&self, (place, access): (u32, u32), at: &mut Cursor) {
+    pub(super) unsafe fn fetch_one(&self, tile: Tile, at: Cursor, (slot, access): (u32, u32)) {
         let args = self.args;
-        // SAFETY: the caller's: the tile has this place, and what was in the other has been used.
+        // SAFETY: the caller's: the tile has this place, and what was in the slot has been used.
         unsafe {
-            self.places.fetch(place, 0, access, self.place(args.x, *at));
-            self.places.fetch(place, 1, access, self.place(args.dy, *at));
+            self.slots.fetch(slot, 0, access, self.place(args.x, tile, at));
+            self.slots.fetch(slot, 1, access, self.place(args.dy, tile, at));
             if self.has_residual() {
-                self.places.fetch(place, 2, access, self.place(args.residual, *at));
+                self.slots.fetch(slot, 2, access, self.place(args.residual, tile, at));
             }
         }
-        *at = self.walk.next(*at);
     }
 
-    /// Some accesses that have come to a place in shared memory.
     #[inline(always)]
-    pub(super) unsafe fn kept<const M: usize>(&self, place: u32, access: u32) -> Loaded<Raw<T, S>, M> {
+    pub(super) unsafe fn fetch_tile(&self, tile: Tile, slot: u32) {
+        let ([kept, _], mut at, mut access) = (self.walk.own(tile), self.walk.start(), 0);
+        while access < kept {
+            // SAFETY: the caller's.
+            unsafe { self.fetch_one(tile, at, (slot, access)) };
+            at = self.walk.next(at);
+            access += 1;
+        }
+    }
+
+    /// Some accesses that have come to a slot.
+    #[inline(always)]
+    pub(super) unsafe fn kept<const M: usize>(&self, (slot, access): (u32, u32)) -> Loaded<Raw<T, S>, M> {
         let mut loaded = Loaded::nothing(S::Access::nothing::<T>());
         unrolled::<M>(|k| {
             let access = access + k as u32;
             // SAFETY: the caller's.
             unsafe {
-                loaded.x[k] = self.places.get::<T>(place, 0, access);
-                loaded.dy[k] = self.places.get::<T>(place, 1, access);
+                loaded.x[k] = self.slots.part::<T>(slot, 0, access);
+                loaded.dy[k] = self.slots.part::<T>(slot, 1, access);
                 if self.has_residual() {
-                    loaded.residual[k] = self.places.get::<T>(place, 2, access);
+                    loaded.residual[k] = self.slots.part::<T>(slot, 2, access);
                 }
             }
+        });
+        loaded
+    }
+
+    /// Loads some accesses from a place on, which is moved behind them.
+    #[inline(always)]
+    pub(super) unsafe fn load<const M: usize>(&self, tile: Tile, at: &mut Cursor) -> Loaded<Raw<T, S>, M> {
+        let args = self.args;
+        let mut loaded = Loaded::nothing(S::Access::nothing::<T>());
+        unrolled::<M>(|k| {
+            // SAFETY: the caller's: the tile has these places.
+            unsafe {
+                loaded.x[k] = S::Access::load(self.place(args.x, tile, *at));
+                loaded.dy[k] = S::Access::load(self.place(args.dy, tile, *at));
+                if self.has_residual() {
+                    loaded.residual[k] = S::Access::load(self.place(args.residual, tile, *at));
+                }
+            }
+            *at = self.walk.next(*at);
         });
         loaded
     }
@@ -94,7 +124,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
 
     /// Adds some accesses to the thread's sums.
     #[inline(always)]
-    pub(super) fn add_some<const M: usize>(
+    pub(super) fn add<const M: usize>(
         &self,
         sums: &mut [Numbers<T, S>; 2],
         loaded: &Loaded<Raw<T, S>, M>,
@@ -112,25 +142,26 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     #[inline(always)]
     pub(super) unsafe fn store<const M: usize>(
         &self,
+        tile: Tile,
         at: &mut Cursor,
         loaded: &Loaded<Raw<T, S>, M>,
-        of_dx: &OfDx<Numbers<T, S>>,
+        map: &Map<Numbers<T, S>>,
+        [slope, constant]: [Numbers<T, S>; 2],
     ) {
         let args = self.args;
-        let OfDx { map, slope, constant } = of_dx;
         unrolled::<M>(|k| {
             if !args.dx.is_null() {
                 let g = self.gradient(loaded, map, k);
                 let of_x = S::Access::unpack::<T>(loaded.x[k])
                     .zip(map.centre, |x, centre| x - centre)
-                    .zip3(*slope, *constant, Real::mul_add);
+                    .zip3(slope, constant, Real::mul_add);
                 let dx = g.zip3(map.scale, of_x, Real::mul_add);
                 // SAFETY: the caller's; each place belongs to one thread.
                 unsafe {
-                    let place = self.place(args.dx, *at).cast_mut();
+                    let place = self.place(args.dx, tile, *at).cast_mut();
                     S::Access::store(place, S::Access::pack::<T>(dx));
                     if !args.dresidual.is_null() {
-                        let place = self.place(args.dresidual, *at).cast_mut();
+                        let place = self.place(args.dresidual, tile, *at).cast_mut();
                         S::Access::store(place, S::Access::pack::<T>(g));
                     }
                 }

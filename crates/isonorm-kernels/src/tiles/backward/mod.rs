@@ -16,16 +16,15 @@ use isonorm_math::Real;
 
 use self::elements::Loaded;
 use super::Spec;
-use super::areas::{self, MOST_UNITS, NUMBERS_OF_COLUMNS, OF_GROUPS, OF_UNITS, SUMS};
-use super::columns::{self, Columns, Map};
-use super::exchange::{Exchange, Round};
+use super::areas::{self, MOST_UNITS, OF_UNITS, SUMS};
+use super::columns::{self, Map};
+use super::exchange::{Exchange, Sent};
 use super::fold;
-use super::places::Places;
-use super::stream::{PART, Part, Stages, Turn, stream};
-use super::tiling::{Cursor, Tile, Tiling, Walk};
+use super::slots::{Slots, wait};
+use super::tiling::{Tile, Tiling, Walk};
 use crate::block::Scratch;
 use crate::rows::access::{Access, Data, width};
-use crate::rows::epilogue::{Class, Epilogue, Told};
+use crate::rows::epilogue::{Epilogue, Told};
 use crate::rows::lanes::Lanes;
 use crate::rows::parameters::{Affine, at_least_one};
 use crate::simt;
@@ -79,12 +78,9 @@ pub struct Args<T> {
 /// As for [`forward`](super::forward::forward).
 #[inline(always)]
 pub unsafe fn backward<T: Data, S: Spec, const N: usize>(args: &Args<T>) {
-    let walk = Walk::new::<T>(&args.tiling);
-    let mut pass = Pass::<T, S, N>::new(args, &walk);
+    let pass = Pass::<T, S, N>::new(args);
     // SAFETY: the caller's.
-    unsafe {
-        stream(&walk, &mut pass);
-    }
+    unsafe { pass.each_tile() };
 }
 
 /// What is known of the thread's unit.
@@ -96,10 +92,12 @@ struct Unit {
     rstd: f32,
 }
 
-/// Whether z is needed, and a residual is part of it.
-#[inline(always)]
-fn has_residual<T, S: Spec>(args: &Args<T>) -> bool {
-    S::Epilogue::CLASS != Class::Plain && !args.residual.is_null()
+/// A tile whose sums are on their way.
+#[derive(Clone, Copy)]
+struct Before {
+    number: u32,
+    slot: u32,
+    sent: Sent,
 }
 
 type Numbers<T, S> = <<S as Spec>::Access as Access>::Numbers<T>;
@@ -107,72 +105,108 @@ type Raw<T, S> = <<S as Spec>::Access as Access>::Raw<T>;
 
 struct Pass<'a, T: Data, S: Spec, const N: usize> {
     args: &'a Args<T>,
-    walk: &'a Walk<'a, S>,
-    places: Places<S::Access>,
-    scratch: Scratch,
-    /// Of the tile that is added up: from x to z.
-    added: Columns<3>,
-    /// Of the tile that is finished: from x to z, then slope and constant of [`OfDx`].
-    finished: Columns<5>,
-}
-
-/// dx = scale · g + (x − mean) · slope + constant
-#[derive(Clone, Copy)]
-struct OfDx<L> {
-    /// From x to z.
-    map: Map<L>,
-    slope: L,
-    constant: L,
+    walk: Walk<'a, S>,
+    slots: Slots<S::Access>,
 }
 
 impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
     #[inline(always)]
-    fn new(args: &'a Args<T>, walk: &'a Walk<'a, S>) -> Self {
-        let (tiling, elements) = (&args.tiling, width::<T, S::Access>());
-        let places = areas::places(tiling, elements, NUMBERS_OF_COLUMNS[1]);
+    fn new(args: &'a Args<T>) -> Self {
+        let slots = areas::slots(&args.tiling, width::<T, S::Access>());
         Self {
             args,
-            walk,
-            // A residual only where there is one.
-            places: Places::new(places, 2 + u32::from(has_residual::<T, S>(args))),
-            scratch: Scratch::at_start(),
-            added: Columns::new(OF_GROUPS, 0, tiling, elements),
-            finished: Columns::new(OF_UNITS, 3, tiling, elements),
+            walk: Walk::new::<T>(&args.tiling),
+            slots: Slots::new(slots, S::Epilogue::CLASS.tensors(), &args.tiling),
         }
     }
 
     #[inline(always)]
-    fn exchange(&self) -> Exchange {
-        Exchange::new(self.args.messages, self.walk, self.args.tiling.units)
+    unsafe fn each_tile(&self) {
+        let (args, walk) = (self.args, &self.walk);
+        let tiling = &args.tiling;
+        let mut scratch = Scratch::at_start();
+        let team = (tiling.blocks, walk.rank);
+        let mut exchange = Exchange::new(args.messages, walk.team, team, tiling.units());
+        // With one slot a tile is finished before the next one comes.
+        let stay = tiling.slots > 1;
+        let behind = tiling.slots.max(1) - 1 - u32::from(stay);
+        let mut ahead = 0;
+        while ahead < tiling.slots {
+            // SAFETY: the caller's.
+            unsafe { self.fetch(walk.team.saturating_add(ahead * walk.teams), ahead) };
+            ahead += 1;
+        }
+        let (mut number, mut slot) = (walk.team, 0);
+        // SAFETY: as above.
+        let mut coming = unsafe { self.unit(number) };
+        let mut before: Option<Before> = None;
+        loop {
+            let is_tile = number < tiling.tiles;
+            let mut next = None;
+            if is_tile {
+                let unit = coming;
+                // SAFETY: as above.
+                unsafe {
+                    coming = self.unit(number.saturating_add(walk.teams));
+                    self.tell(&unit, [0.0; 2]);
+                    wait(behind);
+                    let own = self.sums(number, slot, &mut scratch);
+                    next = Some(Before {
+                        number,
+                        slot,
+                        sent: exchange.send(slot, own),
+                    });
+                }
+            }
+            if !stay {
+                before = next.take();
+                if let Some(before) = before {
+                    exchange.gather(before.sent);
+                }
+            }
+            if let Some(before) = before {
+                // SAFETY: as above.
+                unsafe { self.finish(&before, &exchange, &mut scratch) };
+            }
+            if !is_tile {
+                break;
+            }
+            if stay {
+                before = next;
+                if let Some(before) = before {
+                    exchange.gather(before.sent);
+                }
+            }
+            slot = if slot + 1 < tiling.slots { slot + 1 } else { 0 };
+            number = number.saturating_add(walk.teams);
+        }
     }
 
-    /// Says how x becomes z in a tile, by what is known of the thread's unit. Called by the whole block.
+    /// Sets what is kept of a tile on its way to a slot; nothing where there is none.
     #[inline(always)]
-    unsafe fn take_from(&self, unit: Unit) {
-        let Map { centre, scale, shift } = unit.map;
-        let tiling = &self.args.tiling;
-        // SAFETY: the caller's; all have read what was told before, since there was a barrier.
-        unsafe {
-            self.added
-                .tell((tiling.run, tiling.units), self.walk, [centre, scale, shift])
-        };
+    unsafe fn fetch(&self, number: u32, slot: u32) {
+        if number < self.args.tiling.tiles {
+            // SAFETY: nothing has come to the slot yet.
+            unsafe { self.fetch_tile(self.walk.tile(number), slot) };
+        }
+        simt::copy_commit();
     }
 
     /// Whether the thread has a unit of the tile.
     #[inline(always)]
     fn has_unit(&self, tile: Tile) -> bool {
         let (tiling, thread) = (&self.args.tiling, simt::thread_index());
-        thread < tiling.units && thread * tiling.run < tile.width
+        thread < tiling.units() && thread * tiling.run < tile.width
     }
 
     /// Starts to load what is known of the thread's unit of a tile; nothing where there is none.
     #[inline(always)]
-    unsafe fn unit(&self, turn: Turn) -> Unit {
+    unsafe fn unit(&self, number: u32) -> Unit {
         let (args, tiling, thread) = (self.args, &self.args.tiling, simt::thread_index());
-        if !self.walk.has(turn) {
+        if number >= tiling.tiles {
             return Unit::default();
         }
-        let tile = self.walk.tile(turn);
+        let tile = self.walk.tile(number);
         if !self.has_unit(tile) {
             return Unit::default();
         }
@@ -188,7 +222,7 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             let variance = parameter(args.given_variance, 0.0);
             [parameter(args.given_mean, 0.0), 1.0 / Real::sqrt(variance + args.eps)]
         } else {
-            let of_group = at_least_one(tiling.units_of_group);
+            let of_group = at_least_one(tiling.inner / at_least_one(tiling.run));
             let group = tile.group + u64::from(thread / of_group);
             // SAFETY: the caller's: a number for each group.
             [args.mean, args.rstd].map(|base| unsafe { f32::load(base.wrapping_add(group as usize)) })
@@ -204,11 +238,56 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         }
     }
 
+    /// Tells all threads about the thread's unit, with two numbers more, when all have read what was told before. Ends with a barrier.
+    #[inline(always)]
+    unsafe fn tell(&self, unit: &Unit, [first, second]: [f32; 2]) {
+        let Map { centre, scale, shift } = unit.map;
+        let numbers = [centre, scale, shift, first, second];
+        simt::block_barrier();
+        // SAFETY: shared memory is the kernel's.
+        unsafe { columns::tell(OF_UNITS, self.args.tiling.units(), numbers) };
+        simt::block_barrier();
+    }
+
+    /// The block's sums of g · (x − mean) and of g: of the thread's unit.
+    #[inline(always)]
+    unsafe fn sums(&self, number: u32, slot: u32, scratch: &mut Scratch) -> [f32; 2] {
+        let (tiling, tile) = (&self.args.tiling, self.walk.tile(number));
+        // SAFETY: told before a barrier.
+        let map = unsafe { Map::<Numbers<T, S>>::told(&self.walk) };
+        let mut sums = [Numbers::<T, S>::splat(0.0); 2];
+        let ([kept, own], mut access) = (self.walk.own(tile), 0);
+        // SAFETY: it has come, or the tile has these places.
+        unsafe {
+            while N > 1 && access + N as u32 <= kept {
+                self.add::<N>(&mut sums, &self.kept((slot, access)), &map);
+                access += N as u32;
+            }
+            while access < kept {
+                self.add::<1>(&mut sums, &self.kept((slot, access)), &map);
+                access += 1;
+            }
+            if access < own {
+                let mut at = self.walk.at(access);
+                while N > 1 && access + N as u32 <= own {
+                    self.add::<N>(&mut sums, &self.load(tile, &mut at), &map);
+                    access += N as u32;
+                }
+                while access < own {
+                    self.add::<1>(&mut sums, &self.load(tile, &mut at), &map);
+                    access += 1;
+                }
+            }
+        }
+        // SAFETY: shared memory is the kernel's.
+        unsafe { fold::pairs(sums, tiling.run, tiling, scratch) }
+    }
+
     /// Leaves the gradients of the thread's parameter.
     #[inline(always)]
     unsafe fn leave(&self, number: u32, tile: Tile, [of_gx, of_g]: [f32; 2]) {
         let (args, tiling) = (self.args, &self.args.tiling);
-        let units = tiling.groups_of_line * tiling.units_of_group;
+        let units = tiling.groups_of_line * (tiling.inner / at_least_one(tiling.run));
         let batch = u64::from(number / at_least_one(tiling.across));
         let place = (batch * u64::from(units) + u64::from(tile.unit + simt::thread_index())) as usize;
         for (base, sum) in [(args.dweight, of_gx), (args.dbias, of_g)] {
@@ -230,11 +309,11 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
     #[inline(always)]
     unsafe fn means(&self, of_unit: [f32; 2]) -> [f32; 2] {
         let tiling = &self.args.tiling;
-        let (groups, units) = (tiling.groups, tiling.units);
+        let (groups, units) = (tiling.groups(), tiling.units());
         let elements = tiling.rows as f32 * tiling.inner as f32;
         let mut sums = of_unit;
         if units != groups {
-            let of_group = at_least_one(tiling.units_of_group);
+            let of_group = at_least_one(tiling.inner / at_least_one(tiling.run));
             // SAFETY: shared memory is the kernel's; read after the barrier.
             unsafe { columns::tell(SUMS, units, of_unit) };
             simt::block_barrier();
@@ -242,7 +321,6 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             let mut index = 0;
             sums = [0.0; 2];
             while index < of_group.get() {
-                simt::rolled();
                 let place = SUMS.offset(first + index);
                 // SAFETY: written before the barrier.
                 let [of_gx, of_g] = unsafe { [simt::shared_load(place), simt::shared_load(place.offset(MOST_UNITS))] };
@@ -252,96 +330,22 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         }
         sums.map(|sum| sum / elements)
     }
-}
 
-impl<T: Data, S: Spec, const N: usize> Stages for Pass<'_, T, S, N> {
-    /// Of g · (x − mean), and of g.
-    type Sums = [Numbers<T, S>; 2];
-
+    /// Finishes a tile whose sums have been sent, and sets the one on its way that takes its place.
     #[inline(always)]
-    fn nothing(&self) -> Self::Sums {
-        [Numbers::<T, S>::splat(0.0); 2]
-    }
-
-    #[inline(always)]
-    unsafe fn fetch(&self, part: Part, at: &mut Cursor) {
-        let mut access = 0;
-        // SAFETY: the caller's, here and below.
-        unsafe {
-            if part.is_whole() {
-                while access < PART {
-                    self.fetch_one((part.place, access), at);
-                    access += 1;
-                }
-            } else {
-                while access < part.count {
-                    simt::rolled();
-                    self.fetch_one((part.place, access), at);
-                    access += 1;
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn begin(&self, turn: Turn) {
-        // SAFETY: the caller's.
-        unsafe { self.take_from(self.unit(turn)) };
-    }
-
-    #[inline(always)]
-    unsafe fn add(&self, sums: &mut Self::Sums, part: Part) {
-        let mut access = 0;
-        // SAFETY: the caller's.
-        unsafe {
-            let map = &self.added.map(self.walk);
-            if part.is_whole() {
-                while access < simt::opaque(PART) {
-                    simt::rolled();
-                    self.add_some::<N>(sums, &self.kept(part.place, access), map);
-                    access += N as u32;
-                }
-            } else {
-                while access < part.count {
-                    simt::rolled();
-                    self.add_some::<1>(sums, &self.kept(part.place, access), map);
-                    access += 1;
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn send(&mut self, turn: Turn, sums: Self::Sums, next: Turn) {
-        let tiling = &self.args.tiling;
-        // SAFETY: the caller's; shared memory is the kernel's.
-        unsafe {
-            // It comes while the sums are added up.
-            let coming = self.unit(next);
-            let own = fold::pairs(sums, (tiling.run, tiling.units), self.walk, &mut self.scratch);
-            self.exchange().send(Round::of(turn), own);
-            self.take_from(coming);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn gather(&self, turn: Turn) {
-        self.exchange().gather(Round::of(turn));
-    }
-
-    #[inline(always)]
-    unsafe fn receive(&mut self, turn: Turn) {
-        let (tiling, walk) = (&self.args.tiling, self.walk);
-        let tile = walk.tile(turn);
+    unsafe fn finish(&self, before: &Before, exchange: &Exchange, scratch: &mut Scratch) {
+        let (tiling, walk) = (&self.args.tiling, &self.walk);
+        let tile = walk.tile(before.number);
         // SAFETY: the caller's, here and below.
         unsafe {
             // Once more: it comes while the sums do, and would take registers till then.
-            let unit = self.unit(turn);
-            let [of_gx, of_g] = self.exchange().receive(Round::of(turn), &mut self.scratch);
+            let unit = self.unit(before.number);
+            let [of_gx, of_g] = exchange.receive(before.sent, scratch);
             let of_gx = of_gx * unit.rstd;
-            if walk.rank() == 0 && self.has_unit(tile) {
-                self.leave(self.walk.number(turn), tile, [of_gx, of_g]);
+            if walk.rank == 0 && self.has_unit(tile) {
+                self.leave(before.number, tile, [of_gx, of_g]);
             }
+            // dx = scale · g + (x − mean) · slope + constant
             let of_dx = match S::GIVEN {
                 true => [0.0; 2],
                 false => {
@@ -349,49 +353,41 @@ impl<T: Data, S: Spec, const N: usize> Stages for Pass<'_, T, S, N> {
                     [-(unit.rstd * of_gx) * unit.rstd, -unit.rstd * of_g]
                 }
             };
-            let Map { centre, scale, shift } = unit.map;
-            let [slope, constant] = of_dx;
-            // When all have read what was told before.
-            simt::block_barrier();
-            self.finished.tell(
-                (tiling.run, tiling.units),
-                self.walk,
-                [centre, scale, shift, slope, constant],
-            );
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn finish(&self, part: Part, at: &mut Cursor) {
-        // SAFETY: the caller's.
-        let of_dx = unsafe {
-            OfDx {
-                map: self.finished.map(self.walk),
-                slope: self.finished.told(3, self.walk),
-                constant: self.finished.told(4, self.walk),
-            }
-        };
-        let mut access = 0;
-        // SAFETY: as above.
-        unsafe {
-            if part.is_whole() {
-                while access < simt::opaque(PART) {
-                    simt::rolled();
-                    let loaded: Loaded<_, 1> = self.kept(part.place, access);
-                    self.store(at, &loaded, &of_dx);
-                    access += 1;
+            self.tell(&unit, of_dx);
+            let map = Map::<Numbers<T, S>>::told(walk);
+            let of_dx = [3, 4].map(|k| {
+                let place = OF_UNITS.offset(k * MOST_UNITS);
+                columns::told::<Numbers<T, S>, S>(walk, place, tiling.run)
+            });
+            let [kept, own] = walk.own(tile);
+            let mut left = own - kept;
+            if left > 0 {
+                let mut at = walk.at(own);
+                while left > 0 {
+                    left -= 1;
+                    at = walk.back::<1>(at);
+                    let loaded: Loaded<_, 1> = self.load(tile, &mut at.clone());
+                    self.store(tile, &mut at.clone(), &loaded, &map, of_dx);
                 }
-            } else {
-                while access < part.count {
-                    simt::rolled();
-                    let loaded: Loaded<_, 1> = self.kept(part.place, access);
-                    self.store(at, &loaded, &of_dx);
-                    access += 1;
+            }
+            let coming = walk.coming(before.number);
+            match coming {
+                // Of a narrow tile.
+                Some(coming) if kept == 0 => self.fetch_tile(coming, before.slot),
+                _ => {
+                    let coming = coming.filter(|coming| walk.own_column() < coming.width);
+                    let (mut at, mut access) = (walk.start(), 0);
+                    while access < kept {
+                        let loaded: Loaded<_, 1> = self.kept((before.slot, access));
+                        if let Some(coming) = coming {
+                            self.fetch_one(coming, at, (before.slot, access));
+                        }
+                        self.store(tile, &mut at, &loaded, &map, of_dx);
+                        access += 1;
+                    }
                 }
             }
         }
+        simt::copy_commit();
     }
-
-    #[inline(always)]
-    unsafe fn end(&self, _: Turn) {}
 }

@@ -1,51 +1,98 @@
-//! From elements to results.
+//! From the statistics of a tile to its results.
 
-use super::{Numbers, Pass, Raw};
+use super::{Before, Numbers, Pass, Raw};
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::Epilogue;
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::simt;
 use crate::tiles::Spec;
 use crate::tiles::columns::Map;
-use crate::tiles::stream::Turn;
-use crate::tiles::tiling::Cursor;
+use crate::tiles::tiling::{Cursor, Tile};
 
 impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
-    /// Some accesses that have come to a place in shared memory.
+    /// What shared memory holds of a tile; the tile that comes to its slot takes its places.
     #[inline(always)]
-    pub(super) unsafe fn kept<const M: usize>(&self, place: u32, access: u32) -> [Raw<T, S>; M] {
-        let mut loaded = [S::Access::nothing::<T>(); M];
-        // SAFETY: the caller's.
-        unrolled::<M>(|k| loaded[k] = unsafe { self.places.get::<T>(place, 0, access + k as u32) });
-        loaded
+    pub(super) unsafe fn finish_kept(&self, before: &Before, tile: Tile, map: &Map<Numbers<T, S>>) {
+        let walk = &self.walk;
+        let coming = walk.coming(before.number);
+        // SAFETY: what has come, and places that the tiles have.
+        unsafe {
+            match (walk.own(tile), coming) {
+                // Of a narrow tile.
+                ([0, _], Some(coming)) => self.fetch_tile(coming, before.slot),
+                ([kept, _], coming) => {
+                    let coming = coming.filter(|coming| walk.own_column() < coming.width);
+                    let (mut at, mut access) = (walk.start(), 0);
+                    while N > 1 && access + N as u32 <= kept {
+                        self.take_turns::<N>((before.slot, access), (tile, coming), &mut at, map);
+                        access += N as u32;
+                    }
+                    while access < kept {
+                        self.take_turns::<1>((before.slot, access), (tile, coming), &mut at, map);
+                        access += 1;
+                    }
+                }
+            }
+        }
+        simt::copy_commit();
     }
 
-    /// A tile, straight from memory.
+    /// Finishes some accesses that have come to a slot, and fetches those of another tile to their places.
     #[inline(always)]
-    pub(super) unsafe fn apply(&self, turn: Turn) {
-        // SAFETY: the caller's.
-        let map = unsafe { self.maps.map(self.walk) };
-        let (mut at, mut left) = (self.walk.start(turn), self.walk.own(turn));
+    unsafe fn take_turns<const M: usize>(
+        &self,
+        (slot, access): (u32, u32),
+        (tile, coming): (Tile, Option<Tile>),
+        at: &mut Cursor,
+        map: &Map<Numbers<T, S>>,
+    ) {
+        let mut loaded = [S::Access::nothing::<T>(); M];
         // SAFETY: the caller's.
         unsafe {
-            while N > 1 && left >= N as u32 {
-                let loaded: [_; N] = self.load(self.args.x, &mut at.clone());
-                self.store(&mut at, loaded, &map);
-                left -= N as u32;
+            unrolled::<M>(|k| loaded[k] = self.slots.part::<T>(slot, 0, access + k as u32));
+            if let Some(coming) = coming {
+                let mut here = *at;
+                unrolled::<M>(|k| {
+                    let from = self.place(self.args.x, coming, here);
+                    self.slots.fetch(slot, 0, access + k as u32, from);
+                    here = self.walk.next(here);
+                });
             }
-            while left > 0 {
-                simt::rolled();
-                let loaded: [_; 1] = self.load(self.args.x, &mut at.clone());
-                self.store(&mut at, loaded, &map);
+            self.finish_some(tile, at, loaded, map);
+        }
+    }
+
+    /// What shared memory does not hold, newest first.
+    #[inline(always)]
+    pub(super) unsafe fn finish_others(&self, tile: Tile, map: &Map<Numbers<T, S>>) {
+        let [kept, own] = self.walk.own(tile);
+        let mut left = own - kept;
+        if left == 0 {
+            return;
+        }
+        let mut at = self.walk.at(own);
+        // SAFETY: the caller's.
+        unsafe {
+            while left > 0 && (N == 1 || !left.is_multiple_of(N as u32)) {
                 left -= 1;
+                at = self.walk.back::<1>(at);
+                let loaded: [_; 1] = self.load(self.args.x, tile, &mut at.clone());
+                self.finish_some(tile, &mut at.clone(), loaded, map);
+            }
+            while N > 1 && left > 0 {
+                left -= N as u32;
+                at = self.walk.back::<N>(at);
+                let loaded: [_; N] = self.load(self.args.x, tile, &mut at.clone());
+                self.finish_some(tile, &mut at.clone(), loaded, map);
             }
         }
     }
 
     /// Scale and shift, residual, activation, and the store, of some accesses from a place on, which is moved behind them.
     #[inline(always)]
-    pub(super) unsafe fn store<const M: usize>(
+    unsafe fn finish_some<const M: usize>(
         &self,
+        tile: Tile,
         at: &mut Cursor,
         loaded: [Raw<T, S>; M],
         map: &Map<Numbers<T, S>>,
@@ -55,7 +102,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         let mut residual = [S::Access::nothing::<T>(); M];
         if has_residual {
             // SAFETY: the caller's.
-            residual = unsafe { self.load(args.residual, &mut at.clone()) };
+            residual = unsafe { self.load(args.residual, tile, &mut at.clone()) };
         }
         unrolled::<M>(|k| {
             let mut z = map.apply(S::Access::unpack::<T>(loaded[k]));
@@ -63,7 +110,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                 z = z.zip(S::Access::unpack::<T>(residual[k]), |z, residual| z + residual);
             }
             let [y] = S::Epilogue::apply([z], args.activation);
-            let place = self.place(args.y, *at).cast_mut();
+            let place = self.place(args.y, tile, *at).cast_mut();
             // SAFETY: the caller's; each place belongs to one thread.
             unsafe { S::Access::store(place, S::Access::pack::<T>(y)) };
             *at = self.walk.next(*at);

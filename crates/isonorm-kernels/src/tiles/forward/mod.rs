@@ -16,12 +16,11 @@ use isonorm_math::{Normalizer, Real};
 
 use self::statistics::{Measured, mean_of_sample};
 use super::Spec;
-use super::areas::{self, MOST_UNITS, NUMBERS_OF_COLUMNS, OF_GROUPS, OF_UNITS, SAMPLES, SHIFTS};
-use super::columns::{self, Columns};
-use super::exchange::{Exchange, Round};
+use super::areas::{self, MOST_UNITS, OF_GROUPS, OF_UNITS, SHIFTS};
+use super::columns::{self, Map};
+use super::exchange::{Exchange, Sent};
 use super::fold;
-use super::places::Places;
-use super::stream::{PART, Part, Stages, Turn, stream};
+use super::slots::{Slots, wait};
 use super::tiling::{Cursor, Tile, Tiling, Walk};
 use crate::block::Scratch;
 use crate::rows::access::{Access, Data, width};
@@ -79,21 +78,27 @@ pub struct Args<T> {
 /// # Safety
 ///
 /// The pointers of `args` are null where that is allowed, or point to what is said there, aligned to the accesses. Blocks have
-/// [`head_bytes`](super::head_bytes) of shared memory, and the places for parts; a tile has no more groups or parameters than a block has
+/// [`head_bytes`](super::head_bytes) of shared memory, and the slots; a tile has no more groups or parameters than a block has
 /// threads.
 #[inline(always)]
 pub unsafe fn forward<T: Data, S: Spec, const N: usize>(args: &Args<T>) {
-    let walk = Walk::new::<T>(&args.tiling);
-    let mut pass = Pass::<T, S, N>::new(args, &walk);
+    let pass = Pass::<T, S, N>::new(args);
     // SAFETY: the caller's.
     unsafe {
         if S::GIVEN {
             pass.apply_given();
         } else {
-            pass.place_samples();
-            stream(&walk, &mut pass);
+            pass.measure_and_apply();
         }
     }
+}
+
+/// A tile whose sums are on their way.
+#[derive(Clone, Copy)]
+struct Before {
+    number: u32,
+    slot: u32,
+    sent: Sent,
 }
 
 type Numbers<T, S> = <<S as Spec>::Access as Access>::Numbers<T>;
@@ -101,87 +106,143 @@ type Raw<T, S> = <<S as Spec>::Access as Access>::Raw<T>;
 
 struct Pass<'a, T: Data, S: Spec, const N: usize> {
     args: &'a Args<T>,
-    walk: &'a Walk<'a, S>,
-    places: Places<S::Access>,
-    scratch: Scratch,
-    /// What distances are taken from, of columns.
-    shifts: Columns<1>,
-    /// From elements to results: centre, scale and shift.
-    maps: Columns<3>,
-}
-
-/// Sums of distances, and of their squares.
-#[derive(Clone, Copy)]
-struct Sums<L>([L; 2]);
-
-impl<L: Lanes> Sums<L> {
-    #[inline(always)]
-    fn none() -> Self {
-        Self([L::splat(0.0); 2])
-    }
-
-    #[inline(always)]
-    fn add(&mut self, numbers: L, about: L) {
-        let distance = numbers.zip(about, |x, about| x - about);
-        self.0 = [
-            self.0[0].zip(distance, |sum, d| sum + d),
-            self.0[1].zip(distance, |sum, d| Real::mul_add(d, d, sum)),
-        ];
-    }
+    walk: Walk<'a, S>,
+    slots: Slots<S::Access>,
 }
 
 impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
     #[inline(always)]
-    fn new(args: &'a Args<T>, walk: &'a Walk<'a, S>) -> Self {
-        let (tiling, elements) = (&args.tiling, width::<T, S::Access>());
-        let places = areas::places(tiling, elements, NUMBERS_OF_COLUMNS[0]);
+    fn new(args: &'a Args<T>) -> Self {
+        let slots = areas::slots(&args.tiling, width::<T, S::Access>());
         Self {
             args,
-            walk,
-            places: Places::new(places, 1),
-            scratch: Scratch::at_start(),
-            shifts: Columns::new(SHIFTS, 0, tiling, elements),
-            maps: Columns::new(OF_UNITS, 1, tiling, elements),
+            walk: Walk::new::<T>(&args.tiling),
+            slots: Slots::new(slots, 1, &args.tiling),
         }
-    }
-
-    #[inline(always)]
-    fn exchange(&self) -> Exchange {
-        Exchange::new(self.args.messages, self.walk, self.args.tiling.groups)
     }
 
     /// With statistics that are told: a tile after the other.
     #[inline(always)]
     unsafe fn apply_given(&self) {
         let (args, tiling) = (self.args, &self.args.tiling);
-        let mut turn = Turn(0);
-        while self.walk.has(turn) {
-            let tile = self.walk.tile(turn);
+        let mut number = self.walk.team;
+        while number < tiling.tiles {
+            let tile = self.walk.tile(number);
             // SAFETY: the caller's: a number for each parameter.
             unsafe {
                 let [weight, bias] = self.parameters(tile);
                 let [mean, variance] =
                     [args.given_mean, args.given_variance].map(|base| self.parameter(tile, base, 0.0));
                 let scale = weight / Real::sqrt(variance + args.eps);
-                self.maps
-                    .tell((tiling.run, tiling.units), self.walk, [mean, scale, bias]);
-                self.apply(turn);
+                columns::tell(OF_UNITS, tiling.units(), [mean, scale, bias]);
+                simt::block_barrier();
+                let map = Map::told(&self.walk);
+                self.finish_others(tile, &map);
             }
             simt::block_barrier();
-            turn = Turn(turn.0 + 1);
+            number = number.saturating_add(self.walk.teams);
         }
     }
 
     #[inline(always)]
-    fn place(&self, base: *const T, at: Cursor) -> *const T {
-        base.wrapping_add(at.offset as usize)
+    unsafe fn measure_and_apply(&self) {
+        let (args, walk) = (self.args, &self.walk);
+        let tiling = &args.tiling;
+        let mut scratch = Scratch::at_start();
+        let team = (tiling.blocks, walk.rank);
+        let mut exchange = Exchange::new(args.messages, walk.team, team, tiling.groups());
+        // With one slot a tile is finished before the next one comes.
+        let stay = tiling.slots > 1;
+        let behind = tiling.slots.max(1) - 1 - u32::from(stay);
+        // SAFETY: the caller's.
+        unsafe { self.place_samples() };
+        let mut ahead = 0;
+        while ahead < tiling.slots {
+            // SAFETY: as above.
+            unsafe { self.fetch(walk.team.saturating_add(ahead * walk.teams), ahead) };
+            ahead += 1;
+        }
+        let (mut number, mut slot) = (walk.team, 0);
+        // SAFETY: as above.
+        let mut about = mean_of_sample(unsafe { self.sample(number) });
+        let mut before: Option<Before> = None;
+        loop {
+            let is_tile = number < tiling.tiles;
+            let mut next = None;
+            if is_tile {
+                // SAFETY: as above.
+                unsafe {
+                    let ahead = self.sample(number.saturating_add(walk.teams));
+                    columns::tell(SHIFTS, tiling.groups(), [about]);
+                    if simt::thread_index() < tiling.groups() {
+                        simt::shared_store(areas::own(slot, 0), about);
+                    }
+                    simt::block_barrier();
+                    wait(behind);
+                    let own = self.sums(number, slot, &mut scratch);
+                    next = Some(Before {
+                        number,
+                        slot,
+                        sent: exchange.send(slot, own),
+                    });
+                    about = mean_of_sample(ahead);
+                }
+            }
+            if !stay {
+                before = next.take();
+                if let Some(before) = before {
+                    exchange.gather(before.sent);
+                }
+            }
+            if let Some(before) = before {
+                // SAFETY: as above.
+                unsafe { self.finish(&before, &mut exchange, &mut scratch) };
+            }
+            if !is_tile {
+                break;
+            }
+            if stay {
+                before = next;
+                if let Some(before) = before {
+                    exchange.gather(before.sent);
+                }
+            }
+            slot = if slot + 1 < tiling.slots { slot + 1 } else { 0 };
+            number = number.saturating_add(walk.teams);
+        }
+    }
+
+    /// Sets what is kept of a tile on its way to a slot; nothing where there is none.
+    #[inline(always)]
+    unsafe fn fetch(&self, number: u32, slot: u32) {
+        if number < self.args.tiling.tiles {
+            // SAFETY: nothing has come to the slot yet.
+            unsafe { self.fetch_tile(self.walk.tile(number), slot) };
+        }
+        simt::copy_commit();
+    }
+
+    #[inline(always)]
+    unsafe fn fetch_tile(&self, tile: Tile, slot: u32) {
+        let ([kept, _], mut at, mut access) = (self.walk.own(tile), self.walk.start(), 0);
+        while access < kept {
+            // SAFETY: the tile has this place, and what was there has been used.
+            unsafe { self.slots.fetch(slot, 0, access, self.place(self.args.x, tile, at)) };
+            at = self.walk.next(at);
+            access += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn place(&self, base: *const T, tile: Tile, at: Cursor) -> *const T {
+        base.wrapping_add((tile.start + at.offset) as usize)
     }
 
     /// The parameter of the thread's unit; another number where there is none.
     #[inline(always)]
     unsafe fn parameter(&self, tile: Tile, base: *const u8, otherwise: f32) -> f32 {
         let (tiling, thread) = (&self.args.tiling, simt::thread_index());
-        if base.is_null() || thread >= tiling.units || thread * tiling.run >= tile.width {
+        if base.is_null() || thread >= tiling.units() || thread * tiling.run >= tile.width {
             return otherwise;
         }
         // SAFETY: the caller's: a parameter for each unit.
@@ -201,177 +262,95 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         }
     }
 
-    /// Sets an access on its way to a place in shared memory, and moves behind it.
+    /// The block's sums of distances from what was told, and of their squares: of the thread's group.
     #[inline(always)]
-    unsafe fn fetch_one(&self, (place, access): (u32, u32), at: &mut Cursor) {
-        // SAFETY: the caller's.
-        unsafe { self.places.fetch(place, 0, access, self.place(self.args.x, *at)) };
-        *at = self.walk.next(*at);
+    unsafe fn sums(&self, number: u32, slot: u32, scratch: &mut Scratch) -> [f32; 2] {
+        let (tiling, tile) = (&self.args.tiling, self.walk.tile(number));
+        // SAFETY: told before a barrier.
+        let about: Numbers<T, S> = unsafe { columns::told(&self.walk, SHIFTS, tiling.inner) };
+        let mut sums = [Numbers::<T, S>::splat(0.0); 2];
+        let mut add = |raw: Raw<T, S>| {
+            let distance = S::Access::unpack::<T>(raw).zip(about, |x, about| x - about);
+            sums = [
+                sums[0].zip(distance, |sum, d| sum + d),
+                sums[1].zip(distance, |sum, d| Real::mul_add(d, d, sum)),
+            ];
+        };
+        let ([kept, own], mut access) = (self.walk.own(tile), 0);
+        // SAFETY: it has come, or the tile has these places.
+        unsafe {
+            while N > 1 && access + N as u32 <= kept {
+                unrolled::<N>(|k| add(self.slots.part::<T>(slot, 0, access + k as u32)));
+                access += N as u32;
+            }
+            while access < kept {
+                add(self.slots.part::<T>(slot, 0, access));
+                access += 1;
+            }
+            if access < own {
+                let mut at = self.walk.at(access);
+                while N > 1 && access + N as u32 <= own {
+                    let loaded: [_; N] = self.load(self.args.x, tile, &mut at);
+                    unrolled::<N>(|k| add(loaded[k]));
+                    access += N as u32;
+                }
+                while access < own {
+                    let [loaded] = self.load(self.args.x, tile, &mut at);
+                    add(loaded);
+                    access += 1;
+                }
+            }
+        }
+        // SAFETY: shared memory is the kernel's.
+        unsafe { fold::pairs(sums, tiling.inner, tiling, scratch) }
     }
 
     /// Loads some accesses to a tensor from a place on, which is moved behind them.
     #[inline(always)]
-    unsafe fn load<const M: usize>(&self, base: *const T, at: &mut Cursor) -> [Raw<T, S>; M] {
+    unsafe fn load<const M: usize>(&self, base: *const T, tile: Tile, at: &mut Cursor) -> [Raw<T, S>; M] {
         let mut loaded = [S::Access::nothing::<T>(); M];
         unrolled::<M>(|k| {
             // SAFETY: the caller's: the tile has these places.
-            loaded[k] = unsafe { S::Access::load(self.place(base, *at)) };
+            loaded[k] = unsafe { S::Access::load(self.place(base, tile, *at)) };
             *at = self.walk.next(*at);
         });
         loaded
     }
 
-    /// The block's sums: of the thread's group.
+    /// Finishes a tile whose sums have been sent, and sets the one on its way that takes its place.
     #[inline(always)]
-    unsafe fn fold(&mut self, sums: [Numbers<T, S>; 2]) -> [f32; 2] {
-        let tiling = &self.args.tiling;
-        // SAFETY: shared memory is the kernel's.
-        unsafe { fold::pairs(sums, (tiling.inner, tiling.groups), self.walk, &mut self.scratch) }
-    }
-
-    /// Says what distances are taken from in a tile, by a sample of the thread's group. Called by the whole block.
-    #[inline(always)]
-    unsafe fn take_from(&self, turn: Turn, sample: [T; SAMPLES as usize]) {
-        let (tiling, about) = (&self.args.tiling, mean_of_sample(sample));
-        // SAFETY: the caller's; all have read what was told before, since there was a barrier.
-        unsafe {
-            if simt::thread_index() < tiling.groups {
-                simt::shared_store(areas::own(turn.slot(), 0), about);
-            }
-            self.shifts.tell((tiling.inner, tiling.groups), self.walk, [about]);
-        }
-    }
-
-    /// Measures a tile once more, from memory.
-    #[inline(always)]
-    unsafe fn measure_again(&mut self, turn: Turn, about: f32) -> Measured {
-        let (tiling, round) = (&self.args.tiling, Round::again(turn));
-        // SAFETY: the caller's.
-        unsafe {
-            self.shifts.tell((tiling.inner, tiling.groups), self.walk, [about]);
-            let shift = self.shifts.told(0, self.walk);
-            let mut sums = Sums::none();
-            let (mut at, mut left) = (self.walk.start(turn), self.walk.own(turn));
-            while N > 1 && left >= N as u32 {
-                let loaded: [_; N] = self.load(self.args.x, &mut at);
-                unrolled::<N>(|k| sums.add(S::Access::unpack::<T>(loaded[k]), shift));
-                left -= N as u32;
-            }
-            while left > 0 {
-                simt::rolled();
-                let [loaded] = self.load(self.args.x, &mut at);
-                sums.add(S::Access::unpack::<T>(loaded), shift);
-                left -= 1;
-            }
-            let own = self.fold(sums.0);
-            let exchange = self.exchange();
-            exchange.send(round, own);
-            exchange.gather(round);
-            let received = exchange.receive(round, &mut self.scratch);
-            self.measure(received, about)
-        }
-    }
-}
-
-impl<T: Data, S: Spec, const N: usize> Stages for Pass<'_, T, S, N> {
-    type Sums = Sums<Numbers<T, S>>;
-
-    #[inline(always)]
-    fn nothing(&self) -> Self::Sums {
-        Sums::none()
-    }
-
-    #[inline(always)]
-    unsafe fn fetch(&self, part: Part, at: &mut Cursor) {
-        let mut access = 0;
-        // SAFETY: the caller's, here and below.
-        unsafe {
-            if part.is_whole() {
-                while access < PART {
-                    self.fetch_one((part.place, access), at);
-                    access += 1;
-                }
-            } else {
-                while access < part.count {
-                    simt::rolled();
-                    self.fetch_one((part.place, access), at);
-                    access += 1;
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn begin(&self, turn: Turn) {
-        // SAFETY: the caller's.
-        unsafe { self.take_from(turn, self.sample(turn)) };
-    }
-
-    #[inline(always)]
-    unsafe fn add(&self, sums: &mut Self::Sums, part: Part) {
-        // SAFETY: the caller's, here and below.
-        let about = unsafe { self.shifts.told(0, self.walk) };
-        let mut access = 0;
-        if part.is_whole() {
-            while access < simt::opaque(PART) {
-                simt::rolled();
-                let loaded: [_; N] = unsafe { self.kept(part.place, access) };
-                unrolled::<N>(|k| sums.add(S::Access::unpack::<T>(loaded[k]), about));
-                access += N as u32;
-            }
-        } else {
-            while access < part.count {
-                simt::rolled();
-                let [loaded] = unsafe { self.kept(part.place, access) };
-                sums.add(S::Access::unpack::<T>(loaded), about);
-                access += 1;
-            }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn send(&mut self, turn: Turn, sums: Self::Sums, next: Turn) {
-        // SAFETY: the caller's.
-        unsafe {
-            // It comes while the sums are added up.
-            let sample = self.sample(next);
-            let own = self.fold(sums.0);
-            self.exchange().send(Round::of(turn), own);
-            self.take_from(next, sample);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn gather(&self, turn: Turn) {
-        self.exchange().gather(Round::of(turn));
-    }
-
-    #[inline(always)]
-    unsafe fn receive(&mut self, turn: Turn) {
-        let (tiling, tile) = (&self.args.tiling, self.walk.tile(turn));
-        let (groups, units) = (tiling.groups, tiling.units);
+    unsafe fn finish(&self, before: &Before, exchange: &mut Exchange, scratch: &mut Scratch) {
+        let (tiling, tile) = (&self.args.tiling, self.walk.tile(before.number));
+        let (groups, units) = (tiling.groups(), tiling.units());
         let thread = simt::thread_index();
         let has_group = thread < groups && thread * tiling.inner < tile.width;
         // SAFETY: the caller's, here and below.
         unsafe {
             let [weight, bias] = self.parameters(tile);
             let about = match thread < groups {
-                true => simt::shared_load(areas::own(turn.slot(), 0)),
+                true => simt::shared_load(areas::own(before.slot, 0)),
                 false => 0.0,
             };
-            let received = self.exchange().receive(Round::of(turn), &mut self.scratch);
-            let mut measured = self.measure(received, about);
+            let mut measured = self.measure(exchange.receive(before.sent, scratch), about);
             // All blocks of the team agree.
             if self.any(has_group && !measured.well) {
-                measured = self.measure_again(turn, measured.mean as f32);
+                let about = measured.mean as f32;
+                columns::tell(SHIFTS, groups, [about]);
+                simt::block_barrier();
+                let own = self.sums(before.number, before.slot, scratch);
+                let sent = exchange.send(before.slot, own);
+                exchange.gather(sent);
+                measured = self.measure(exchange.receive(sent, scratch), about);
             }
             let Measured {
                 mean, variance, rstd, ..
             } = measured;
             // Saved when nobody waits any more.
-            if has_group && self.walk.rank() == 0 {
-                let numbers = [mean as f32, variance, rstd];
-                unrolled::<3>(|k| simt::shared_store(areas::own(turn.slot(), k as u32), numbers[k]));
+            let saves = has_group && self.walk.rank == 0;
+            if saves {
+                simt::shared_store(areas::own(before.slot, 0), mean as f32);
+                simt::shared_store(areas::own(before.slot, 1), variance);
+                simt::shared_store(areas::own(before.slot, 2), rstd);
             }
             let Normalizer { centre, rstd, offset } = Normalizer::<f32>::new(mean, rstd.into());
             let [centre, rstd, offset] = if units == groups {
@@ -379,47 +358,18 @@ impl<T: Data, S: Spec, const N: usize> Stages for Pass<'_, T, S, N> {
             } else {
                 columns::tell(OF_GROUPS, groups, [centre, rstd, offset]);
                 simt::block_barrier();
-                let group = thread.min(units - 1) / at_least_one(tiling.units_of_group);
+                let group = thread.min(units - 1) / at_least_one(tiling.inner / at_least_one(tiling.run));
                 [0, 1, 2].map(|k| simt::shared_load(OF_GROUPS.offset(k * MOST_UNITS + group)))
             };
             let shift = Real::mul_add(offset, weight, bias);
-            self.maps
-                .tell((tiling.run, tiling.units), self.walk, [centre, rstd * weight, shift]);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn finish(&self, part: Part, at: &mut Cursor) {
-        // SAFETY: the caller's.
-        let map = unsafe { self.maps.map(self.walk) };
-        let mut access = 0;
-        // SAFETY: the caller's, here and below.
-        unsafe {
-            if part.is_whole() {
-                while access < simt::opaque(PART) {
-                    simt::rolled();
-                    let loaded: [_; 1] = self.kept(part.place, access);
-                    self.store(at, loaded, &map);
-                    access += 1;
-                }
-            } else {
-                while access < part.count {
-                    simt::rolled();
-                    let loaded: [_; 1] = self.kept(part.place, access);
-                    self.store(at, loaded, &map);
-                    access += 1;
-                }
+            columns::tell(OF_UNITS, units, [centre, rstd * weight, shift]);
+            simt::block_barrier();
+            let map = Map::told(&self.walk);
+            self.finish_others(tile, &map);
+            self.finish_kept(before, tile, &map);
+            if saves {
+                self.save(tile, before.slot);
             }
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn end(&self, turn: Turn) {
-        let tile = self.walk.tile(turn);
-        let (tiling, thread) = (&self.args.tiling, simt::thread_index());
-        if thread < tiling.groups && thread * tiling.inner < tile.width && self.walk.rank() == 0 {
-            // SAFETY: the caller's.
-            unsafe { self.save(tile, turn.slot()) };
         }
     }
 }

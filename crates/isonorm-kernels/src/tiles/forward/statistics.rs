@@ -13,7 +13,6 @@ use crate::rows::statistics::not_below_zero;
 use crate::simt::{self, WARP};
 use crate::tiles::Spec;
 use crate::tiles::areas::{self, AGAIN, SAMPLES, SAMPLES_AT};
-use crate::tiles::stream::Turn;
 use crate::tiles::tiling::Tile;
 
 /// The share of the squares about the sample's mean that those about the mean must have.
@@ -53,12 +52,12 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
 
     /// Starts to load the sample of the thread's group; nothing where there is none.
     #[inline(always)]
-    pub(super) unsafe fn sample(&self, turn: Turn) -> [T; SAMPLES as usize] {
+    pub(super) unsafe fn sample(&self, number: u32) -> [T; SAMPLES as usize] {
         let (tiling, mut sample) = (&self.args.tiling, [T::default(); SAMPLES as usize]);
-        if self.walk.has(turn) {
-            let tile = self.walk.tile(turn);
+        if number < tiling.tiles {
+            let tile = self.walk.tile(number);
             let column = simt::thread_index() * tiling.inner;
-            if simt::thread_index() < tiling.groups && column < tile.width {
+            if simt::thread_index() < tiling.groups() && column < tile.width {
                 let group = self.args.x.wrapping_add((tile.start + u64::from(column)) as usize);
                 unrolled::<{ SAMPLES as usize }>(|k| {
                     let place = SAMPLES_AT.offset(2 * k as u32);
@@ -98,9 +97,8 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             unsafe { simt::shared_store(AGAIN.offset(simt::warp_index()), of_warp.into()) };
         }
         simt::block_barrier();
-        let (mut any, mut warp, warps) = (0, 0, self.args.tiling.groups.div_ceil(WARP));
+        let (mut any, mut warp, warps) = (0, 0, self.args.tiling.groups().div_ceil(WARP));
         while warp < warps {
-            simt::rolled();
             // SAFETY: written before the barrier.
             any |= unsafe { simt::shared_load(AGAIN.offset(warp)) };
             warp += 1;

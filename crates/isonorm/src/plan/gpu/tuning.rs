@@ -208,15 +208,8 @@ pub(super) struct Tiles {
     pub(super) alone: [u64; 2],
     /// Nanoseconds that a tile takes besides for each block that shares it.
     pub(super) block: u64,
-    /// Nanoseconds that a tile takes besides: adding up and exchanging sums, where a tile is finished before the next one is added up,
-    /// and where sums are ahead of results.
+    /// Nanoseconds that a tile takes besides: adding up and exchanging sums, with one slot for tiles and with two.
     pub(super) step: [u64; 2],
-    /// Parts of tiles that are on their way at least where sums are ahead of results.
-    pub(super) under_way: u32,
-    /// Parts of the next tile that are added up while the sums of a tile are exchanged.
-    pub(super) pause: u32,
-    /// Places for parts that pass, where a tile does not fit.
-    pub(super) passing: u32,
     /// Blocks of a grid in which no two exchange anything, as multiples of what runs at once.
     pub(super) waves: u32,
 }
@@ -230,8 +223,5 @@ pub(super) const TILES: Tiles = Tiles {
     alone: [90, 60],
     block: 12,
     step: [3500, 2000],
-    under_way: 1,
-    pause: 3,
-    passing: 4,
     waves: 4,
 };

@@ -199,7 +199,7 @@ impl<'a> Problem<'a> {
             grid,
             block: THREADS,
             cluster: 1,
-            shared_bytes: listed.key.shared_bytes(tiling, self.residual, self.bytes()),
+            shared_bytes: listed.key.shared_bytes(tiling, self.bytes()),
             // Blocks that share a tile wait for each other, but where statistics are given and nothing is summed.
             resident: tiling.blocks > 1 && !(self.given && self.pass == Pass::Forward),
         }
@@ -207,14 +207,14 @@ impl<'a> Problem<'a> {
 }
 
 fn schedule(problem: &Problem<'_>, width: Width) -> Result<Schedule, String> {
-    let shapes::Choice { listed, tiling } = shapes::choose(problem, width)?;
-    let kernel = problem.kernel(listed, &tiling, tiling.teams * tiling.blocks);
+    let shapes::Choice { listed, tiling, teams } = shapes::choose(problem, width)?;
+    let kernel = problem.kernel(listed, &tiling, teams * tiling.blocks);
     let places = match problem.pass {
-        Pass::Forward => tiling.groups,
-        Pass::Backward => tiling.units,
+        Pass::Forward => tiling.groups(),
+        Pass::Backward => tiling.units(),
     };
     let messages_bytes = match kernel.resident {
-        true => tiling.teams as usize * message_words(tiling.blocks, places) as usize * size_of::<u32>(),
+        true => teams as usize * message_words(tiling.blocks, places) as usize * size_of::<u32>(),
         false => 0,
     };
     let group = problem.rows * u64::from(problem.inner);
@@ -252,14 +252,15 @@ fn schedule(problem: &Problem<'_>, width: Width) -> Result<Schedule, String> {
     // What is not kept is read again; of a forward pass, only x.
     let not_kept = match problem.given && problem.pass == Pass::Forward {
         true => 0,
-        false => u128::from(tiling.parts - tiling.kept - tiling.passing),
+        false => u128::from(tiling.accesses - tiling.kept),
     };
     let tensors = match problem.pass {
         Pass::Forward => 1,
-        Pass::Backward => listed.key.tensors(problem.residual).into(),
+        Pass::Backward if listed.key.class != Class::Plain && problem.residual => 3,
+        Pass::Backward => 2,
     };
     let bytes = u128::from(group * u64::from(problem.kept) * problem.batch * u64::from(problem.bytes()));
-    let again_bytes = (tensors * bytes * not_kept / u128::from(tiling.parts)) as u64;
+    let again_bytes = (tensors * bytes * not_kept / u128::from(tiling.accesses)) as u64;
     Ok(Schedule {
         kernels,
         work: Work::Tiles(tiles),

@@ -1,16 +1,17 @@
 //! How wide a tile is, how many blocks share one, and how much of it shared memory holds.
 
-use isonorm_kernels::tiles::{MOST_UNITS, PART};
+use isonorm_kernels::tiles::{MOST_UNITS, head_bytes};
 
 use super::super::MOST_BLOCKS;
 use super::super::occupancy::RESERVED_SHARED_BYTES;
 use super::super::tuning::TILES;
 use super::*;
 
-/// A kernel, with tiles.
+/// A kernel, with tiles and teams.
 pub(super) struct Choice {
     pub(super) listed: &'static Listed,
     pub(super) tiling: Tiling,
+    pub(super) teams: u32,
 }
 
 /// The fastest, by an estimate of their time.
@@ -42,32 +43,21 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
     }
     let listed = problem.listed(width, one).ok_or("there is no such kernel")?;
     let across = problem.line().div_ceil(tile.into());
-    // Blocks count a few beyond the last.
-    let tiles = u32::try_from(across * problem.batch)
-        .ok()
-        .filter(|tiles| *tiles <= 1 << 30)
-        .ok_or("there are more than 2³⁰ tiles")?;
+    let tiles = u32::try_from(across * problem.batch).map_err(|_| "there are more than 2³² tiles".to_string())?;
     let tiling = Tiling {
         rows: problem.rows,
         line: problem.line(),
         inner: problem.inner,
         run: problem.run,
         width: tile,
-        groups: tile / problem.inner,
-        units: tile / problem.run,
-        units_of_group: problem.inner / problem.run,
         across: across as u32,
         tiles,
         groups_of_line: problem.kept,
         lanes,
         blocks: 1,
-        teams: 1,
-        parts: 0,
+        accesses: 0,
         kept: 0,
-        room: 0,
-        passing: 0,
-        lead: 0,
-        held: 0,
+        slots: 1,
     };
     // Accesses of a thread to a tile, at most, where so many blocks share one.
     let accesses = |blocks: u32| {
@@ -85,23 +75,22 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
         let blocks = wanted.div_ceil(tiles).clamp(1, accesses(1));
         let tiling = Tiling {
             blocks,
-            parts: accesses(blocks),
+            accesses: accesses(blocks),
             ..tiling
         };
         let teams = tiles.min(MOST_BLOCKS as u32 / blocks);
-        let tiling = Tiling { teams, ..tiling };
-        return Ok((0, Choice { listed, tiling }));
+        return Ok((0, Choice { listed, tiling, teams }));
     }
-    let access_bytes = listed.key.access_bytes(problem.residual) * THREADS;
+    let access_bytes = listed.key.access_bytes() * THREADS;
     // Accesses that shared memory holds, beside so many blocks.
     let holds = |at_once: u32| {
         let room = (problem.gpu.shared_bytes_per_sm / at_once).saturating_sub(RESERVED_SHARED_BYTES);
         let room = room.min(problem.gpu.shared_bytes_per_block);
-        let room = room.checked_sub(listed.key.head_bytes(&tiling, problem.bytes()))?;
+        let room = room.checked_sub(head_bytes(&tiling, elements))?;
         Some(room / access_bytes)
     };
-    let read = u64::from(listed.key.tensors(problem.residual));
-    let mut best: Option<(u64, Tiling)> = None;
+    let read = u64::from(listed.key.tensors().min(2));
+    let mut best: Option<(u64, Tiling, u32)> = None;
     for at_once in 1..=most_at_once.min(TILES.blocks_per_sm) {
         let Some(holds) = holds(at_once) else { continue };
         let resident = at_once * problem.gpu.sms;
@@ -113,56 +102,28 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
         for blocks in 1..=resident.min(accesses(1)) {
             let teams = tiles.min(resident / blocks);
             let (steps, own) = (tiles.div_ceil(teams), accesses(blocks));
-            let (parts, places) = (own.div_ceil(PART), holds / PART);
-            let none = Tiling {
-                blocks,
-                teams,
-                parts,
-                ..tiling
-            };
-            let ways = [
-                // Sums ahead of results.
-                (steps > 1 && parts + TILES.under_way <= places).then(|| Tiling {
-                    kept: parts,
-                    room: places,
-                    lead: (parts + TILES.pause).min(2 * parts).min(places - TILES.under_way),
-                    held: places * PART,
-                    ..none
-                }),
-                // A tile after the other.
-                (own <= holds).then_some(Tiling {
-                    kept: parts,
-                    room: parts,
-                    held: own,
-                    ..none
-                }),
-                // Tiles of which a part stays.
-                (parts > places && places > 1).then(|| {
-                    let passing = TILES.passing.min(places - 1);
-                    Tiling {
-                        kept: places - passing,
-                        room: places - passing,
-                        passing,
-                        held: places * PART,
-                        ..none
-                    }
-                }),
-            ];
-            for way in ways.into_iter().flatten() {
-                // Read once or twice, and written once, by all blocks that share a multiprocessor's part of the memory's speed.
-                let again = (parts - way.kept - way.passing) * PART;
-                let moved = u64::from(at_once) * ((read + 1) * u64::from(own) + read * u64::from(again));
-                let waits = TILES.step[usize::from(way.lead > 0)] + u64::from(blocks) * TILES.block;
-                let step = moved.saturating_mul(TILES.access * 100 * 100) / (share * speed) + waits;
-                let cost = u64::from(steps).saturating_mul(step);
-                if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
-                    best = Some((cost, way));
-                }
+            // Two tiles where both are held, and there are two.
+            let slots = if own <= holds / 2 && steps > 1 { 2 } else { 1 };
+            let kept = own.min(holds);
+            // Read once or twice, and written once, by all blocks that share a multiprocessor's part of the memory's speed.
+            let moved = u64::from(at_once) * ((read + 1) * u64::from(own) + read * u64::from(own - kept));
+            let waits = TILES.step[slots as usize - 1] + u64::from(blocks) * TILES.block;
+            let step = moved.saturating_mul(TILES.access * 100 * 100) / (share * speed) + waits;
+            let cost = u64::from(steps).saturating_mul(step);
+            if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
+                let tiling = Tiling {
+                    blocks,
+                    accesses: own,
+                    kept,
+                    slots,
+                    ..tiling
+                };
+                best = Some((cost, tiling, teams));
             }
         }
     }
-    let (cost, tiling) = best.ok_or("the sums of a tile do not fit shared memory")?;
-    Ok((cost, Choice { listed, tiling }))
+    let (cost, tiling, teams) = best.ok_or("the sums of a tile do not fit shared memory")?;
+    Ok((cost, Choice { listed, tiling, teams }))
 }
 
 /// Elements of a row that belong to a tile, and threads side by side in it: none where a tile is one group.
