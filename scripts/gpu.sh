@@ -9,7 +9,8 @@
 # KEEP_GOING=1 (measure even though a case failed; the exit code says so),
 # SANITIZE (tools of NVIDIA's compute-sanitizer that watch the smaller suites, such as "memcheck racecheck synccheck initcheck";
 # default none; what they say goes into NAME.sanitizer.txt), SWEEP=1 (measure LayerNorm over rows of 2^4 to 2^22 elements, into
-# NAME-sweep.json, which bench/plot_sweep.py draws), PEERS=1 (measure PyTorch, torch.compile and, where it is
+# NAME-sweep.json, and BatchNorm over batches, channels and spatial sizes, into NAME-sweep-batchnorm.json; bench/plot_sweep.py
+# draws both), PEERS=1 (measure PyTorch, torch.compile and, where it is
 # installed, Liger-Kernel beside isonorm, with the python3 on the path, into NAME-torch.json), AGREEMENT=PROGRAM (hold the
 # errors of both against f64 beside each other, on random problems, with the same python3, into NAME.agreement.txt; the program is
 # built by: cargo build --release -p xtask --features agreement --bin agreement).
@@ -90,6 +91,25 @@ if [ "${SWEEP:-0}" = 1 ]; then
         done
     done
     "$isonorm" bench --device "$device" --min-time "${MIN_TIME:-0.3}" --save "$records/$name-sweep.json" "${cases[@]}"
+    echo
+    echo "== sweep: BatchNorm, batches of 1 to 512, 1 to 4096 channels, 1 to 512 positions a side"
+    cases=()
+    for elements in $((1 << 22)) $((1 << 26)); do
+        for side in 1 7 14 28 35 56 75 112 224 512; do
+            for channels in 1 3 16 64 256 1024 4096; do
+                batch=$((elements / (channels * side * side)))
+                # A batch that is too large is cut, down to half the elements.
+                ((batch >= 1 && batch <= 1024)) || continue
+                ((batch <= 512)) || batch=512
+                for layout in nchw nhwc; do
+                    for pass in train backward; do
+                        cases+=(--case "batchnorm x=${batch}x${channels}x${side}x${side} layout=$layout dtype=bf16 pass=$pass")
+                    done
+                done
+            done
+        done
+    done
+    "$isonorm" bench --device "$device" --min-time "${MIN_TIME:-0.3}" --save "$records/$name-sweep-batchnorm.json" "${cases[@]}"
 fi
 if [ "${PEERS:-0}" = 1 ]; then
     echo
