@@ -1,12 +1,17 @@
 //! The same bits whatever the number of threads, the vector width and the place of the result; the same numbers whatever
 //! the layout.
 
-use isonorm::{Device, Isa, Layout, NormDesc};
+mod common;
+
+use isonorm::cuda::Interpreter;
+use isonorm::{Device, Error, GpuProperties, Isa, Layout, NormDesc, Result};
 use isonorm_check::data::{backward_inputs, forward_inputs};
 use isonorm_check::oracle::{self, Index};
 use isonorm_check::runner::differences;
 use isonorm_check::tolerance::{self, Expected};
-use isonorm_check::{BackwardInputs, Case, CpuEngine, Engine, ForwardInputs, Output, Outputs, suites};
+use isonorm_check::{
+    BackwardInputs, Case, CpuEngine, CudaEngine, Engine, ForwardInputs, InterpreterEngine, Output, Outputs, suites,
+};
 
 /// A case's inputs, made once for many engines.
 enum Inputs {
@@ -23,12 +28,16 @@ impl Inputs {
         }
     }
 
-    fn run(&self, engine: &mut CpuEngine, desc: &NormDesc) -> Outputs {
-        let result = match self {
+    fn try_run(&self, engine: &mut dyn Engine, desc: &NormDesc) -> Result<Outputs> {
+        match self {
             Inputs::Forward(inputs) => engine.forward(desc, inputs),
             Inputs::Backward(inputs) => engine.backward(desc, inputs),
-        };
-        result.unwrap_or_else(|error| panic!("{desc}: {error}"))
+        }
+    }
+
+    fn run(&self, engine: &mut CpuEngine, desc: &NormDesc) -> Outputs {
+        self.try_run(engine, desc)
+            .unwrap_or_else(|error| panic!("{desc}: {error}"))
     }
 }
 
@@ -91,9 +100,8 @@ fn expected(case: &Case) -> Vec<Expected> {
 }
 
 /// The same logical tensors in channels-first memory conform to what channels-last may be, element by element.
-#[test]
-fn layouts_agree() {
-    let mut engine = CpuEngine::new(Device::cpu_with_threads(2));
+fn layouts_agree_on(engine: &mut dyn Engine) {
+    let mut compared = 0;
     for case in cases(&["smoke"])
         .into_iter()
         .filter(|c| c.desc.get_norm().has_channels())
@@ -102,7 +110,11 @@ fn layouts_agree() {
             desc: case.desc.layout(layout),
             ..case
         });
-        let outputs = Inputs::of(&first).run(&mut engine, &first.desc);
+        let outputs = match Inputs::of(&first).try_run(engine, &first.desc) {
+            Err(Error::Unsupported { .. }) => continue,
+            ran => ran.unwrap_or_else(|error| panic!("{first}: {error}")),
+        };
+        compared += 1;
         let index = Index::of(&last.desc);
         for expected in expected(&last) {
             let got = outputs.get(expected.output).expect("the same outputs");
@@ -121,5 +133,20 @@ fn layouts_agree() {
                 );
             }
         }
+    }
+    assert!(compared > 20, "{compared}");
+}
+
+#[test]
+fn layouts_agree() {
+    layouts_agree_on(&mut CpuEngine::new(Device::cpu_with_threads(2)));
+}
+
+#[test]
+fn layouts_agree_on_gpus() {
+    let h200 = GpuProperties::known("h200").expect("a known GPU");
+    layouts_agree_on(&mut InterpreterEngine::new(Interpreter::new(h200)));
+    for device in common::gpus("layouts") {
+        layouts_agree_on(&mut CudaEngine::new(device).expect("a stream"));
     }
 }

@@ -115,6 +115,10 @@ struct View {
 #[derive(Serialize)]
 struct Candidate<'a> {
     name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shape: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimate_s: Option<f64>,
     taken: bool,
     declined: Option<&'a str>,
 }
@@ -191,6 +195,8 @@ impl Candidate<'_> {
             .iter()
             .map(|c| Candidate {
                 name: c.name,
+                shape: c.shape.as_deref(),
+                estimate_s: c.estimate,
                 taken: c.declined.is_none(),
                 declined: c.declined.as_deref(),
             })

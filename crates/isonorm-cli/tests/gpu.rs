@@ -27,9 +27,9 @@ fn explain_plans_for_gpus_that_are_not_there() {
     assert_eq!(json["device"]["sms"], 132);
     assert_eq!(json["kernels"][0]["grid"], 7);
     assert!(json["copy_s"].as_f64().unwrap() > 0.0);
-    let out = s.ok("explain layernorm x=4x24x8x8 over=channels pass=backward --device h200");
+    let out = s.ok("explain groupnorm x=4x200000x8x8 groups=2 layout=nhwc pass=backward --device h200");
     assert!(
-        out.contains("parameters of their own") && out.contains("unsupported"),
+        out.contains("100000 parameters of a group side by side") && out.contains("unsupported"),
         "{out}"
     );
 }
@@ -38,7 +38,7 @@ fn explain_plans_for_gpus_that_are_not_there() {
 fn the_interpreter_verifies_and_counts_what_it_skips() {
     let s = Sandbox::new();
     let ran = "--case 'layernorm x=5x100 dtype=bf16' --case 'rmsnorm x=3x700 residual=add'";
-    let skipped = "--case 'layernorm x=4x24x8x8 over=channels'";
+    let skipped = "--case 'groupnorm x=1x200000x1x2 groups=2 layout=nhwc'";
     let out = s.ok(&format!("verify --device interpreter {ran} {skipped}"));
     assert!(out.contains("ok") && out.contains("skipped 2: "), "{out}");
     let json = s.json(&format!("verify --device interpreter {ran} {skipped}"));

@@ -24,6 +24,9 @@ pub mod cluster;
 #[cfg(target_arch = "nvptx64")]
 mod entry;
 pub mod grid;
+#[cfg(not(any(target_arch = "nvptx64", test)))]
+#[doc(hidden)]
+pub mod instances;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod interpreter;
 #[cfg(not(target_arch = "nvptx64"))]

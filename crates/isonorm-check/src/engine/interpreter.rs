@@ -1,7 +1,7 @@
 //! The kernels of a GPU, run by the interpreter in guarded memory.
 
 use isonorm::cuda::Interpreter;
-use isonorm::{NormDesc, Result};
+use isonorm::{Error, GpuPlan, NormDesc, Result};
 
 use super::guard::named;
 use super::host::Host;
@@ -13,6 +13,7 @@ use crate::Case;
 pub struct InterpreterEngine {
     interpreter: Interpreter,
     start: Start,
+    alternative: usize,
 }
 
 impl InterpreterEngine {
@@ -21,12 +22,33 @@ impl InterpreterEngine {
         InterpreterEngine {
             interpreter,
             start: Start::Aligned,
+            alternative: 0,
         }
     }
 
     /// The same with tensors that begin there.
     pub fn starting(self, start: Start) -> InterpreterEngine {
         InterpreterEngine { start, ..self }
+    }
+
+    /// The same with another plan than the one that is chosen; what has no such plan is unsupported.
+    pub fn alternative(self, alternative: usize) -> InterpreterEngine {
+        InterpreterEngine { alternative, ..self }
+    }
+
+    fn plan(&self, desc: &NormDesc) -> Result<GpuPlan> {
+        if self.alternative == 0 {
+            return self.interpreter.plan(desc);
+        }
+        let mut plans = self.interpreter.alternatives(desc)?;
+        if self.alternative >= plans.len() {
+            return Err(Error::Unsupported {
+                op: desc.op(),
+                pass: desc.get_pass().name(),
+                reason: "there are fewer plans".into(),
+            });
+        }
+        Ok(plans.swap_remove(self.alternative))
     }
 }
 
@@ -40,14 +62,14 @@ impl Engine for InterpreterEngine {
     }
 
     fn forward(&mut self, desc: &NormDesc, inputs: &ForwardInputs) -> Result<Outputs> {
-        let plan = self.interpreter.plan(desc)?;
+        let plan = self.plan(desc)?;
         pass::forward(&Host(self.start), desc, inputs, |arguments| {
             self.interpreter.forward(&plan, arguments)
         })
     }
 
     fn backward(&mut self, desc: &NormDesc, inputs: &BackwardInputs) -> Result<Outputs> {
-        let plan = self.interpreter.plan(desc)?;
+        let plan = self.plan(desc)?;
         pass::backward(&Host(self.start), desc, inputs, |arguments| {
             self.interpreter.backward(&plan, arguments)
         })

@@ -5,12 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use isonorm::cuda::{Graph, Stream};
+use isonorm::cuda::{Graph, Plan, Stream};
 use isonorm::{Device, NormDesc};
 
 use super::case::{MOMENTUM, TURNS, saved, take_turn};
 use super::random;
-use super::record::{GpuRow, Row};
+use super::record::{Alternative, GpuRow, Row};
 use crate::call::GpuCall;
 use crate::error::Result;
 use crate::format::gbps;
@@ -32,8 +32,30 @@ const HOST_SAMPLES: usize = 15;
 
 /// Measures a problem and its floor for at least this time.
 pub(super) fn measure(desc: &NormDesc, stream: &Stream, host: &Device, min_time: Duration) -> Result<Row> {
-    let gpu = stream.device();
-    let plan = gpu.plan(desc)?;
+    measure_as(&stream.device().plan(desc)?, stream, host, min_time)
+}
+
+/// Measures every way of carrying a problem out.
+pub(super) fn alternatives(desc: &NormDesc, stream: &Stream, host: &Device, min_time: Duration) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for plan in stream.device().alternatives(desc)? {
+        let mut row = measure_as(&plan, stream, host, min_time)?;
+        let taken = plan.candidates().iter().find(|candidate| candidate.declined.is_none());
+        if let (Some(gpu), Some(taken)) = (&mut row.gpu, taken) {
+            gpu.alternative = Some(Alternative {
+                number: rows.len(),
+                shape: taken.shape.clone(),
+                estimate_s: taken.estimate,
+            });
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// Measures a problem as it is planned, and its floor.
+fn measure_as(plan: &Plan, stream: &Stream, host: &Device, min_time: Duration) -> Result<Row> {
+    let (gpu, desc) = (stream.device(), plan.desc());
     plan.prepare()?;
     let g = plan.geometry();
     let inputs = random::inputs(desc, g.elements(), g.parameters, host)?;
@@ -72,6 +94,7 @@ pub(super) fn measure(desc: &NormDesc, stream: &Stream, host: &Device, min_time:
         gpu: Some(GpuRow {
             sets: calls.len(),
             host_s: host_seconds(desc, stream, &mut calls[0])?,
+            alternative: None,
         }),
     })
 }

@@ -51,6 +51,9 @@ pub(crate) struct Args {
     /// Measure each case for at least this many seconds
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
     min_time: Duration,
+    /// Measure every plan that a GPU has for a case, to judge by which one is chosen
+    #[arg(long, hide = true, conflicts_with = "compare")]
+    alternatives: bool,
     #[command(flatten)]
     device: DeviceArgs,
 }
@@ -74,6 +77,9 @@ struct Printed<'a> {
 
 pub(crate) fn execute(args: &Args, screen: &mut Screen) -> Result<Outcome> {
     let cases = cases(args)?;
+    if args.alternatives && !matches!(args.device.device, Place::Cuda(_)) {
+        return Err(Error::usage("--alternatives are those of a GPU: --device cuda"));
+    }
     // Before the work, so that a bad record is told at once.
     let old = args.compare.as_deref().map(Record::load).transpose()?;
     let record = measure(args, &cases, screen)?;
@@ -128,17 +134,21 @@ fn measure(args: &Args, cases: &[NormDesc], screen: &mut Screen) -> Result<Recor
         let mut skipped = Vec::new();
         let rows = match gpu {
             None => each(cases, screen, |desc| {
-                case::measure(desc, &device, args.min_time).map(Some)
+                Ok(vec![case::measure(desc, &device, args.min_time)?])
             })?,
             Some(gpu) => {
                 let stream = gpu.stream()?;
                 each(cases, screen, |desc| {
-                    match gpu::measure(desc, &stream, &device, args.min_time) {
+                    let measured = match args.alternatives {
+                        true => gpu::alternatives(desc, &stream, &device, args.min_time),
+                        false => gpu::measure(desc, &stream, &device, args.min_time).map(|row| vec![row]),
+                    };
+                    match measured {
                         Err(Error::Isonorm(isonorm::Error::Unsupported { reason, .. })) => {
                             skipped.push(Skipped { case: *desc, reason });
-                            Ok(None)
+                            Ok(Vec::new())
                         }
-                        measured => measured.map(Some),
+                        measured => measured,
                     }
                 })?
             }
@@ -160,11 +170,11 @@ fn measure(args: &Args, cases: &[NormDesc], screen: &mut Screen) -> Result<Recor
     })
 }
 
-/// Measures each case and shows it; those without a measurement are left out.
+/// Measures each case and shows what was measured of it, if anything was.
 fn each(
     cases: &[NormDesc],
     screen: &mut Screen,
-    mut measure: impl FnMut(&NormDesc) -> Result<Option<Row>>,
+    mut measure: impl FnMut(&NormDesc) -> Result<Vec<Row>>,
 ) -> Result<Vec<Row>> {
     let table = report::Table::of(cases);
     let bar = progress(cases.len() as u64, "measuring");
@@ -173,7 +183,7 @@ fn each(
         bar.suspend(|| table.heading(screen))?;
     }
     for desc in cases {
-        if let Some(row) = measure(desc)? {
+        for row in measure(desc)? {
             if !screen.is_json() {
                 bar.suspend(|| table.row(&row, screen))?;
             }

@@ -84,6 +84,22 @@ pub(super) struct GpuRow {
     pub(super) sets: usize,
     /// Seconds of the host for one cached call: plan looked up, arguments checked, kernel launched.
     pub(super) host_s: f64,
+    /// Which plan it was, where all were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) alternative: Option<Alternative>,
+}
+
+/// One of the plans for a case.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Alternative {
+    /// In the order of the candidates; number 0 is the one that is chosen.
+    pub(super) number: usize,
+    /// How it divides the work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) shape: Option<String>,
+    /// Seconds that it takes by the estimate that plans are compared by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) estimate_s: Option<f64>,
 }
 
 /// A case that the device has no kernel for.

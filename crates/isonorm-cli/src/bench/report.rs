@@ -39,7 +39,7 @@ impl Table {
     }
 
     pub(super) fn row(&self, row: &Row, screen: &mut Screen) -> Result<()> {
-        screen.line(self.0.row(&[
+        let line = self.0.row(&[
             row.case.to_string(),
             seconds(row.median_s),
             seconds(row.min_s),
@@ -47,8 +47,27 @@ impl Table {
             format!("{:.2}", row.ratio),
             format!("{:.1}", row.gbps),
             format!("{:.0} %", row.spread * 100.0),
-        ]))
+        ]);
+        screen.line(format!("{line}{}", alternative(row)))
     }
+}
+
+/// Which plan it was, where all were measured.
+fn alternative(row: &Row) -> String {
+    let Some(alternative) = row.gpu.as_ref().and_then(|gpu| gpu.alternative.as_ref()) else {
+        return String::new();
+    };
+    let shape = alternative.shape.as_ref().map(|shape| format!(", {shape}"));
+    let estimate = alternative
+        .estimate_s
+        .map(|s| format!(", {} by the estimate", seconds(s)));
+    let chosen = if alternative.number == 0 { ", chosen" } else { "" };
+    format!(
+        "  {}{}{}{chosen}",
+        row.plan,
+        shape.unwrap_or_default(),
+        estimate.unwrap_or_default()
+    )
 }
 
 /// Geometric means of time over floor.

@@ -6,10 +6,10 @@ use super::Element;
 use crate::rows::access::{Elements, Vectors};
 use crate::rows::epilogue::{Any, Piecewise, Plain};
 use crate::tiles::list::{backward_kernels, forward_kernels};
-use crate::tiles::{Of, backward, forward};
+use crate::tiles::{ByRow, Given, Group, Groups, Of, Wide, backward, forward};
 
 macro_rules! entries {
-    ($($family:literal by $function:ident { $($name:ident: $access:ty, $epilogue:ty, $given:literal, $one:literal, $at_once:literal;)* })*) => {$($(
+    ($($family:literal by $function:ident { $($name:ident: $access:ty, $epilogue:ty, $kind:ty, $at_once:literal;)* })*) => {$($(
         /// See the function that it is made of.
         ///
         /// # Safety
@@ -19,7 +19,7 @@ macro_rules! entries {
         #[unsafe(no_mangle)]
         pub unsafe extern "ptx-kernel" fn $name(args: $function::Args<Element>) {
             // SAFETY: the caller's.
-            unsafe { $function::$function::<Element, Of<$access, $epilogue, $given, $one>, $at_once>(&args) };
+            unsafe { $function::$function::<Element, Of<$access, $epilogue, $kind>, $at_once>(&args) };
         }
     )*)*};
 }

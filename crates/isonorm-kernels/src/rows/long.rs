@@ -33,7 +33,7 @@ const LINE_BYTES: u64 = 128;
 /// # Safety
 ///
 /// As for [`forward`](super::forward::forward); blocks have [`HEAD_BYTES`] of shared memory, and what the kept tiles take.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn long<T: Data, S: Spec<Team: Spread>, const V: usize>(args: &Args<T>) {
     let mut spread = S::Team::new(args);
     let mut scratch = Scratch::at_start();

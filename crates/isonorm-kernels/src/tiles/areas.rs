@@ -3,6 +3,7 @@
 use super::THREADS;
 use super::tiling::Tiling;
 use crate::block;
+use crate::rows::parameters::at_least_one;
 use crate::simt::{self, Shared, WARP};
 
 /// Places of the sample that tells about where a group's mean is.
@@ -49,7 +50,24 @@ pub(super) fn of_columns(elements: u32) -> Shared<f32> {
     OF_THREADS.offset(elements * THREADS)
 }
 
-/// Where the slots start.
+/// Where parameters belong to rows: bytes of the weight and bias of one, and of the sums of a thread's access to it.
+const ROW_BYTES: u32 = 2 * size_of::<f32>() as u32;
+
+/// Bytes of weight and bias of a block's rows, where they belong to rows.
+#[inline(always)]
+pub fn row_bytes(tiling: &Tiling) -> u32 {
+    let rows = tiling.accesses.saturating_mul(THREADS / at_least_one(tiling.lanes));
+    // Too many for any GPU, perhaps.
+    rows.saturating_mul(ROW_BYTES).saturating_add(15) & !15
+}
+
+/// Bytes of the sums of all accesses to them.
+#[inline(always)]
+pub fn sum_bytes(tiling: &Tiling) -> u32 {
+    tiling.accesses.saturating_mul(THREADS * ROW_BYTES)
+}
+
+/// Where the slots start, or what lies before them where parameters belong to rows: these, and sums of accesses.
 #[inline(always)]
 pub(super) fn slots(tiling: &Tiling, elements: u32) -> u32 {
     let end = match tiling.lanes {
@@ -59,7 +77,7 @@ pub(super) fn slots(tiling: &Tiling, elements: u32) -> u32 {
     end.byte_offset().next_multiple_of(16)
 }
 
-/// Bytes of shared memory of a block before its slots, with accesses of `elements` elements.
+/// Bytes of shared memory of a block before its slots, and what parameters of rows have before them, with accesses of `elements` elements.
 #[inline(always)]
 pub fn head_bytes(tiling: &Tiling, elements: u32) -> u32 {
     slots(tiling, elements)

@@ -4,7 +4,7 @@ use super::backward::{self, backward};
 use super::forward::{Args, forward};
 use super::list::{backward_kernels, forward_kernels};
 use super::tiling::Tiling;
-use super::{Of, Spec, THREADS, head_bytes};
+use super::{ByRow, Given, Group, Groups, Kind, Of, Spec, THREADS, Wide, head_bytes, row_bytes, sum_bytes};
 use crate::rows::Data;
 use crate::rows::access::{Access, Elements, Vectors, Width};
 use crate::rows::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
@@ -15,10 +15,8 @@ pub use crate::rows::key::Pass;
 pub struct Key {
     /// Forward or backward.
     pub pass: Pass,
-    /// Whether mean and variance are told.
-    pub given: bool,
-    /// Whether a tile is one group: of vectors, all of which lie in it.
-    pub one: bool,
+    /// Whose statistics and parameters elements have. A tile is one group only of vectors, all of which lie in it.
+    pub kind: Kind,
     /// The width of an access.
     pub width: Width,
     /// The class of the activation.
@@ -29,8 +27,7 @@ impl Key {
     fn of<S: Spec>(pass: Pass) -> Key {
         Key {
             pass,
-            given: S::GIVEN,
-            one: S::ONE,
+            kind: S::KIND,
             width: S::Access::WIDTH,
             class: S::Epilogue::CLASS,
         }
@@ -54,8 +51,18 @@ impl Key {
 
     /// Bytes of dynamic shared memory of a block.
     pub fn shared_bytes(&self, tiling: &Tiling, element_bytes: u32) -> u32 {
+        self.head_bytes(tiling, element_bytes) + tiling.slots * tiling.kept * self.access_bytes() * THREADS
+    }
+
+    /// Bytes of shared memory of a block before its slots.
+    pub fn head_bytes(&self, tiling: &Tiling, element_bytes: u32) -> u32 {
         let head = head_bytes(tiling, self.access_elements(element_bytes));
-        head + tiling.slots * tiling.kept * self.access_bytes() * THREADS
+        let of_rows = match (self.kind, self.pass) {
+            (Kind::ByRow, Pass::Forward) => row_bytes(tiling),
+            (Kind::ByRow, Pass::Backward) => row_bytes(tiling).saturating_add(sum_bytes(tiling)),
+            _ => 0,
+        };
+        head.saturating_add(of_rows)
     }
 
     /// Bytes of shared memory of a thread's access to each tensor.
@@ -69,10 +76,12 @@ impl Key {
 
     /// The name of the entry point in its module.
     pub fn name(&self) -> &'static str {
-        match (self.given, self.one) {
-            (true, _) => "given",
-            (false, true) => "group",
-            (false, false) => "groups",
+        match self.kind {
+            Kind::Group => "group",
+            Kind::Groups => "groups",
+            Kind::Given => "given",
+            Kind::ByRow => "by_row",
+            Kind::Wide => "wide",
         }
     }
 
@@ -106,23 +115,23 @@ pub struct Kernel<A> {
 }
 
 macro_rules! forward {
-    ($($family:literal by $function:ident { $($name:ident: $access:ty, $epilogue:ty, $given:literal, $one:literal, $at_once:literal;)* })*) => {
+    ($($family:literal by $function:ident { $($name:ident: $access:ty, $epilogue:ty, $kind:ty, $at_once:literal;)* })*) => {
         vec![$($(Kernel {
             family: $family,
             name: stringify!($name),
-            key: Key::of::<Of<$access, $epilogue, $given, $one>>(Pass::Forward),
-            run: $function::<T, Of<$access, $epilogue, $given, $one>, $at_once>,
+            key: Key::of::<Of<$access, $epilogue, $kind>>(Pass::Forward),
+            run: $function::<T, Of<$access, $epilogue, $kind>, $at_once>,
         }),*),*]
     };
 }
 
 macro_rules! backward {
-    ($($family:literal by $function:ident { $($name:ident: $access:ty, $epilogue:ty, $given:literal, $one:literal, $at_once:literal;)* })*) => {
+    ($($family:literal by $function:ident { $($name:ident: $access:ty, $epilogue:ty, $kind:ty, $at_once:literal;)* })*) => {
         vec![$($(Kernel {
             family: $family,
             name: stringify!($name),
-            key: Key::of::<Of<$access, $epilogue, $given, $one>>(Pass::Backward),
-            run: $function::<T, Of<$access, $epilogue, $given, $one>, $at_once>,
+            key: Key::of::<Of<$access, $epilogue, $kind>>(Pass::Backward),
+            run: $function::<T, Of<$access, $epilogue, $kind>, $at_once>,
         }),*),*]
     };
 }

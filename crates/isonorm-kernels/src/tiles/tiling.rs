@@ -24,9 +24,12 @@ pub struct Tiling {
     pub inner: u32,
     /// Neighbouring elements of a row that share weight and bias; divides `inner`.
     pub run: u32,
-    /// Elements of a row that belong to a tile; a multiple of `inner`. The last tile of a line may have fewer.
+    /// Elements of a row that belong to a tile; a multiple of `inner`. The last tile of a line may have fewer. Of a part of a group's
+    /// columns, less than `inner`; the last part may have fewer.
     pub width: u32,
-    /// Tiles side by side.
+    /// Parts of a group's columns, for different blocks of a team; 1 where tiles are whole groups.
+    pub parts: u32,
+    /// Tiles side by side; the parts of a group count as one.
     pub across: u32,
     /// Tiles in all: `across` for each tensor of a batch, which lie one behind the other.
     pub tiles: u32,
@@ -45,10 +48,20 @@ pub struct Tiling {
 }
 
 impl Tiling {
-    /// Groups of a tile.
+    /// Groups of a tile; 1 of a part of one.
     #[inline(always)]
     pub fn groups(&self) -> u32 {
-        self.width / at_least_one(self.inner)
+        if self.parts > 1 {
+            1
+        } else {
+            self.width / at_least_one(self.inner)
+        }
+    }
+
+    /// Columns of a tile that belong to a group.
+    #[inline(always)]
+    pub fn of_group(&self) -> u32 {
+        self.inner.min(self.width)
     }
 
     /// Parameters of a tile, of each kind.
@@ -61,6 +74,8 @@ impl Tiling {
 /// A tile.
 #[derive(Clone, Copy)]
 pub(super) struct Tile {
+    /// The first element of its first group.
+    pub first: u64,
     /// Its first element.
     pub start: u64,
     /// Its first group, of all.
@@ -87,6 +102,10 @@ pub(super) struct Walk<'a, S> {
     pub rank: u32,
     pub team: u32,
     pub teams: u32,
+    /// Which part of a group's columns it has.
+    pub part: u32,
+    /// Which block it is of those that have the same columns, and of how many.
+    pub of_part: (u32, u32),
     /// The thread's first place, and how far the next one is.
     start: Cursor,
     step: Cursor,
@@ -102,8 +121,15 @@ impl<'a, S: Spec> Walk<'a, S> {
     #[inline(always)]
     pub fn new<T: Data>(tiling: &'a Tiling) -> Self {
         let elements = width::<T, S::Access>();
-        let blocks = at_least_one(tiling.blocks);
-        let (rank, thread) = (simt::block_index() % blocks, simt::thread_index());
+        let of_team = at_least_one(tiling.blocks);
+        let (in_team, thread) = (simt::block_index() % of_team, simt::thread_index());
+        let (part, rank, blocks) = match S::WIDE {
+            true => {
+                let blocks = at_least_one(tiling.blocks / at_least_one(tiling.parts));
+                (in_team / blocks, in_team % blocks, blocks)
+            }
+            false => (0, in_team, of_team),
+        };
         let place = |row: u64, column: u32| Cursor {
             column,
             offset: row * tiling.line + u64::from(column),
@@ -139,9 +165,11 @@ impl<'a, S: Spec> Walk<'a, S> {
         };
         Self {
             tiling,
-            rank,
-            team: simt::block_index() / blocks,
-            teams: simt::grid_blocks() / blocks,
+            rank: in_team,
+            team: simt::block_index() / of_team,
+            teams: simt::grid_blocks() / of_team,
+            part,
+            of_part: (rank, blocks.get()),
             start,
             step,
             own: own as u32,
@@ -161,9 +189,23 @@ impl<'a, S: Spec> Walk<'a, S> {
         let tiling = self.tiling;
         let across = at_least_one(tiling.across);
         let (batch, along) = (number / across, number % across);
+        if S::WIDE {
+            let before = self.part * tiling.width;
+            let column = u64::from(along) * u64::from(tiling.inner);
+            let first = u64::from(batch) * tiling.rows * tiling.line + column;
+            return Tile {
+                first,
+                start: first + u64::from(before),
+                group: u64::from(batch) * u64::from(tiling.groups_of_line) + u64::from(along),
+                unit: column as u32 + before,
+                width: (tiling.inner - before).min(tiling.width),
+            };
+        }
         let column = u64::from(along) * u64::from(tiling.width);
+        let start = u64::from(batch) * tiling.rows * tiling.line + column;
         Tile {
-            start: u64::from(batch) * tiling.rows * tiling.line + column,
+            first: start,
+            start,
             group: u64::from(batch) * u64::from(tiling.groups_of_line) + u64::from(along * tiling.groups()),
             unit: along * tiling.units(),
             width: (tiling.line - column).min(tiling.width.into()) as u32,
@@ -189,6 +231,16 @@ impl<'a, S: Spec> Walk<'a, S> {
     #[inline(always)]
     pub fn own_column(&self) -> u32 {
         if self.takes_turns() { 0 } else { self.start.column }
+    }
+
+    /// The row that number `index` of the block's is, which may lie behind the tile's last one; none behind those of the last access.
+    /// Where threads have the same columns of each row: of an access, the threads' rows are neighbours.
+    #[inline(always)]
+    pub fn row(&self, index: u32) -> Option<u64> {
+        let at_once = at_least_one(THREADS / at_least_one(self.tiling.lanes));
+        let (access, row) = (index / at_once, index % at_once);
+        let before = u64::from(access) * u64::from(self.tiling.blocks) + u64::from(self.rank);
+        (access < self.tiling.accesses).then(|| before * u64::from(at_once.get()) + u64::from(row))
     }
 
     /// The thread's first place.

@@ -6,7 +6,7 @@ use super::driver::{self, Context};
 use super::modules::Modules;
 use super::plan::Plans;
 use super::{Plan, Stream};
-use crate::{Error, GpuProperties, NormDesc, Result};
+use crate::{Error, GpuPlan, GpuProperties, NormDesc, Result};
 
 /// A GPU: a handle to its context, its kernels and the plans made for it, which are the whole process's and stay until its
 /// end. Any thread may use it.
@@ -108,6 +108,17 @@ impl Device {
     /// Those of [`NormDesc::check`]; [`Error::Unsupported`] when no kernel carries it out.
     pub fn plan(&self, desc: &NormDesc) -> Result<Plan> {
         self.state.plans.get(*self, desc)
+    }
+
+    /// Every way in which kernels carry a description out, that of [`plan`](Device::plan) first: see [`GpuPlan::alternatives`].
+    ///
+    /// # Errors
+    /// As [`plan`](Device::plan).
+    #[doc(hidden)]
+    pub fn alternatives(&self, desc: &NormDesc) -> Result<Vec<Plan>> {
+        let plans = GpuPlan::alternatives(desc, &self.state.properties)?;
+        plans[0].check()?;
+        Ok(plans.into_iter().map(|plan| Plan::of(*self, plan)).collect())
     }
 
     /// A new stream.

@@ -38,6 +38,18 @@ impl Interpreter {
         Interpreter { seed, ..self }
     }
 
+    /// Every way in which the GPU would carry a description out, that of [`plan`](Interpreter::plan) first: see
+    /// [`GpuPlan::alternatives`].
+    ///
+    /// # Errors
+    /// As [`plan`](Interpreter::plan).
+    #[doc(hidden)]
+    pub fn alternatives(&self, desc: &NormDesc) -> Result<Vec<GpuPlan>> {
+        let plans = GpuPlan::alternatives(desc, &self.properties)?;
+        plans[0].check()?;
+        Ok(plans)
+    }
+
     /// The plan that the GPU would have.
     ///
     /// # Errors

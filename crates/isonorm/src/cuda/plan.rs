@@ -20,6 +20,15 @@ struct Prepared {
 }
 
 impl Plan {
+    /// This plan for this GPU.
+    pub(super) fn of(device: Device, plan: GpuPlan) -> Plan {
+        Plan(Arc::new(Prepared {
+            device,
+            plan,
+            functions: Default::default(),
+        }))
+    }
+
     /// The GPU that it is for.
     pub fn device(&self) -> Device {
         self.0.device
@@ -106,11 +115,7 @@ impl Plans {
         }
         let plan = GpuPlan::new(desc, &device.state().properties)?;
         plan.check()?;
-        let plan = Plan(Arc::new(Prepared {
-            device,
-            plan,
-            functions: Default::default(),
-        }));
+        let plan = Plan::of(device, plan);
         let mut plans = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if plans.len() >= MOST_PLANS {
             plans.clear();

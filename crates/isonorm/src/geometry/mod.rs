@@ -135,7 +135,10 @@ impl Geometry {
                             ([1, 1, n * groups, width * spatial], divided(spatial))
                         }
                     }
-                    Norm::Layer(_) | Norm::Rms(_) if last => ([1, 1, n * spatial, c], by_inner),
+                    // One channel, or one position: the same in memory.
+                    Norm::Layer(_) | Norm::Rms(_) if last || c == 1 || spatial == 1 => {
+                        ([1, 1, n * spatial, c], by_inner)
+                    }
                     Norm::Layer(_) | Norm::Rms(_) => (
                         [n, c, spatial, 1],
                         AffineIndex {

@@ -94,10 +94,18 @@ pub(super) fn geometry(g: &Geometry, f: &mut fmt::Formatter<'_>) -> fmt::Result 
 pub(super) fn candidates(candidates: &[Candidate], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for (i, c) in candidates.iter().enumerate() {
         let label = if i == 0 { "candidates" } else { "" };
-        match &c.declined {
-            None => writeln!(f, "{label:<10} > {:<18} taken", c.name)?,
-            Some(reason) => writeln!(f, "{label:<10} - {:<18} {reason}", c.name)?,
+        let (mark, why) = match &c.declined {
+            None => ('>', "taken"),
+            Some(reason) => ('-', reason.as_str()),
+        };
+        write!(f, "{label:<10} {mark} {:<18} ", c.name)?;
+        if let Some(shape) = &c.shape {
+            write!(f, "{shape}: ")?;
         }
+        if let Some(estimate) = c.estimate {
+            write!(f, "{}, ", seconds(estimate))?;
+        }
+        writeln!(f, "{why}")?;
     }
     Ok(())
 }
@@ -114,7 +122,16 @@ pub(super) fn traffic(t: &Traffic, workspace_bytes: usize, f: &mut fmt::Formatte
     )
 }
 
+/// `0.0000345` as `34.5 µs`.
+pub(super) fn seconds(s: f64) -> String {
+    match s {
+        ..1e-6 => format!("{:.1} ns", s * 1e9),
+        ..1e-3 => format!("{:.1} µs", s * 1e6),
+        _ => format!("{:.2} ms", s * 1e3),
+    }
+}
+
 /// `1 part`, `2 parts`.
-fn counted(n: usize, what: &str) -> String {
+pub(super) fn counted(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

@@ -25,12 +25,28 @@ const SHORTEST_ROW: usize = 128;
 
 /// A way to carry out a problem, and why it was or was not taken. Candidates are tried in order; the first that is not
 /// declined is taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// Its name, such as `rows/resident`.
     pub name: &'static str,
+    /// How it divides the work, where there are several candidates of this name.
+    pub shape: Option<String>,
+    /// Seconds that it takes by an estimate, where candidates are compared by one.
+    pub estimate: Option<f64>,
     /// Why not; `None` for the one that was taken.
     pub declined: Option<String>,
+}
+
+impl Candidate {
+    /// The only one of its name.
+    fn named(name: &'static str, declined: Option<String>) -> Candidate {
+        Candidate {
+            name,
+            shape: None,
+            estimate: None,
+            declined,
+        }
+    }
 }
 
 /// Which kernels run, with their tiles.
@@ -102,10 +118,7 @@ impl Plan {
             Schedule::Empty
         } else if let Some(reason) = rows::declined(&geometry) {
             rows::NAMES.iter().for_each(|name| {
-                candidates.push(Candidate {
-                    name,
-                    declined: Some(reason.clone()),
-                })
+                candidates.push(Candidate::named(name, Some(reason.clone())));
             });
             Schedule::Columns(columns::plan(
                 desc,
@@ -118,7 +131,7 @@ impl Plan {
             let taken = rows::plan(desc, &geometry, properties, &mut regions, &mut candidates);
             columns::NAMES.iter().for_each(|name| {
                 let declined = Some(format!("rows of {} contiguous elements were taken", geometry.inner));
-                candidates.push(Candidate { name, declined });
+                candidates.push(Candidate::named(name, declined));
             });
             Schedule::Rows(taken)
         };
@@ -192,7 +205,7 @@ fn choose(candidates: &mut Vec<Candidate>, tried: Vec<(&'static str, Option<Stri
         if declined.is_none() {
             taken = Some(name);
         }
-        candidates.push(Candidate { name, declined });
+        candidates.push(Candidate::named(name, declined));
     }
     taken.expect("the last candidate is never declined")
 }

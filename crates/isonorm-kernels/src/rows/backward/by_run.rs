@@ -31,7 +31,7 @@ const WARPS_OF_LANE: usize = (MOST_BLOCKS * MOST_WARPS / WARP) as usize;
 /// # Safety
 ///
 /// As for [`backward`](super::backward).
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn by_run<T: Data, S: Spec<Team = Blocks, Map = ByRun>, const V: usize>(args: &Args<T>) {
     // SAFETY: the caller's.
     let mut team = unsafe { Blocks::new(args.peers()) };

@@ -30,7 +30,7 @@ struct Before<A, const V: usize> {
 /// # Safety
 ///
 /// As for [`backward`](super::backward); shared memory has room for `slots` rows, at least two.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn gradients_later<T: Data, S: Spec<Team = Chip, Map = ByColumn, Epilogue = Plain>, const V: usize>(
     args: &Args<T>,
 ) {

@@ -109,7 +109,7 @@ impl<T> Args<T> {
 /// # Safety
 ///
 /// As for [`forward`](super::forward::forward).
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn backward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<T>) {
     // SAFETY: the caller's.
     let mut team = unsafe { S::Team::new(args.peers()) };

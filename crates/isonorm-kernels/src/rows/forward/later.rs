@@ -36,7 +36,7 @@ struct Before<A, const V: usize> {
 /// # Safety
 ///
 /// As for [`forward`](super::forward); shared memory has room for `kept` rows, at least two.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn later<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize>(args: &Args<T>) {
     const { assert!(!S::RESIDUAL) };
     // SAFETY: the caller's.

@@ -135,7 +135,7 @@ impl<T> Args<T> {
 ///
 /// The pointers of `args` are null where that is allowed, or point to what is said there, aligned to the accesses. Blocks have
 /// the shared memory that the team needs, and rows are not longer than the team holds.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<T>) {
     // SAFETY: the caller's.
     let mut team = unsafe { S::Team::new(args.peers()) };

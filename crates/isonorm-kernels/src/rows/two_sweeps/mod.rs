@@ -142,7 +142,7 @@ impl<T> Args<T> {
 /// # Safety
 ///
 /// The pointers of `args` are null where that is allowed, or point to what is said there, aligned to the accesses.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn two_sweeps<T: Data, S: Spec, const V: usize>(args: &Args<T>) {
     let walk = Walk::<T, S, V>::new(args);
     let (mut row, mut is_first, mut buffer) = (walk.first_row(), true, 0);

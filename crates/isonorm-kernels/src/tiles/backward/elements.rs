@@ -8,6 +8,7 @@ use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::tiles::Spec;
 use crate::tiles::columns::Map;
+use crate::tiles::row::Row;
 use crate::tiles::tiling::{Cursor, Tile};
 
 /// Some accesses to each tensor, as they came.
@@ -107,14 +108,14 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     fn gradient<const M: usize>(
         &self,
         loaded: &Loaded<Raw<T, S>, M>,
-        map: &Map<Numbers<T, S>>,
+        (map, row): (&Map<Numbers<T, S>>, &Row),
         k: usize,
     ) -> Numbers<T, S> {
         let dy = S::Access::unpack::<T>(loaded.dy[k]);
         if S::Epilogue::CLASS == Class::Plain {
             return dy;
         }
-        let mut z = map.apply(S::Access::unpack::<T>(loaded.x[k]));
+        let mut z = row.apply::<_, S>(map.apply(S::Access::unpack::<T>(loaded.x[k])));
         if self.has_residual() {
             z = z.zip(S::Access::unpack::<T>(loaded.residual[k]), |z, residual| z + residual);
         }
@@ -122,51 +123,101 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         dy.zip(slope, |dy, slope| dy * slope)
     }
 
-    /// Adds some accesses to the thread's sums.
+    /// Adds some accesses, from one on, to the thread's sums.
     #[inline(always)]
-    pub(super) fn add<const M: usize>(
+    pub(super) unsafe fn add<const M: usize>(
         &self,
         sums: &mut [Numbers<T, S>; 2],
+        access: u32,
         loaded: &Loaded<Raw<T, S>, M>,
         map: &Map<Numbers<T, S>>,
     ) {
-        unrolled::<M>(|k| {
-            let g = self.gradient(loaded, map, k);
-            let distance = S::Access::unpack::<T>(loaded.x[k]).zip(map.centre, |x, centre| x - centre);
-            sums[0] = sums[0].zip3(g, distance, |sum, g, d| Real::mul_add(g, d, sum));
-            sums[1] = sums[1].zip(g, |sum, g| sum + g);
-        });
+        // SAFETY: the caller's.
+        unsafe {
+            match M {
+                // A closure that is used twice might stay a function of its own.
+                1 => self.add_one(sums, access, loaded, map, 0),
+                _ => unrolled::<M>(|k| self.add_one(sums, access, loaded, map, k)),
+            }
+        }
     }
 
-    /// dx and dresidual of some accesses from a place on, which is moved behind them: the latter last, as it may be where dx is.
+    /// Adds g · (x − mean) and g of one of them; where parameters belong to rows, times their weight, and those without it to the
+    /// row's sums.
     #[inline(always)]
-    pub(super) unsafe fn store<const M: usize>(
+    unsafe fn add_one<const M: usize>(
         &self,
-        tile: Tile,
-        at: &mut Cursor,
+        sums: &mut [Numbers<T, S>; 2],
+        access: u32,
         loaded: &Loaded<Raw<T, S>, M>,
+        map: &Map<Numbers<T, S>>,
+        k: usize,
+    ) {
+        let access = access + k as u32;
+        // SAFETY: the caller's.
+        let row = unsafe { self.row(access) };
+        let mut g = self.gradient(loaded, (map, &row), k);
+        let distance = S::Access::unpack::<T>(loaded.x[k]).zip(map.centre, |x, centre| x - centre);
+        if S::BY_ROW {
+            let of_gx = g.zip(distance, |g, d| g * d).zip(map.scale, |gd, rstd| gd * rstd);
+            let own = [of_gx, g].map(|own| own.fold(0.0, |sum, own| sum + own));
+            // SAFETY: the caller's.
+            unsafe { self.sums_of_rows().add(access, own) };
+            g = g.map(|g| g * row.weight);
+        }
+        sums[0] = sums[0].zip3(g, distance, |sum, g, d| Real::mul_add(g, d, sum));
+        sums[1] = sums[1].zip(g, |sum, g| sum + g);
+    }
+
+    /// Weight and bias of the row of an access; the bias is part of z only.
+    #[inline(always)]
+    unsafe fn row(&self, access: u32) -> Row {
+        // SAFETY: the caller's.
+        unsafe {
+            match S::Epilogue::CLASS {
+                Class::Plain => self.rows.weight_of::<S>(access),
+                _ => self.rows.of::<S>(access),
+            }
+        }
+    }
+
+    /// dx and dresidual of an access, at a place: the latter last, as it may be where dx is.
+    #[inline(always)]
+    pub(super) unsafe fn store(
+        &self,
+        (tile, access): (Tile, u32),
+        at: Cursor,
+        loaded: &Loaded<Raw<T, S>, 1>,
         map: &Map<Numbers<T, S>>,
         [slope, constant]: [Numbers<T, S>; 2],
     ) {
         let args = self.args;
-        unrolled::<M>(|k| {
-            if !args.dx.is_null() {
-                let g = self.gradient(loaded, map, k);
-                let of_x = S::Access::unpack::<T>(loaded.x[k])
-                    .zip(map.centre, |x, centre| x - centre)
-                    .zip3(slope, constant, Real::mul_add);
-                let dx = g.zip3(map.scale, of_x, Real::mul_add);
-                // SAFETY: the caller's; each place belongs to one thread.
-                unsafe {
-                    let place = self.place(args.dx, tile, *at).cast_mut();
-                    S::Access::store(place, S::Access::pack::<T>(dx));
-                    if !args.dresidual.is_null() {
-                        let place = self.place(args.dresidual, tile, *at).cast_mut();
-                        S::Access::store(place, S::Access::pack::<T>(g));
-                    }
-                }
+        if args.dx.is_null() {
+            return;
+        }
+        // SAFETY: the caller's; each place belongs to one thread.
+        unsafe {
+            let row = self.row(access);
+            let g = self.gradient(loaded, (map, &row), 0);
+            let of_x = S::Access::unpack::<T>(loaded.x[0])
+                .zip(map.centre, |x, centre| x - centre)
+                .zip3(slope, constant, Real::mul_add);
+            let weighted = match S::BY_ROW {
+                true => g.map(|g| g * row.weight),
+                false => g,
+            };
+            let dx = weighted.zip3(map.scale, of_x, Real::mul_add);
+            let place = self.place(args.dx, tile, at).cast_mut();
+            S::Access::store(place, S::Access::pack::<T>(dx));
+            if !args.dresidual.is_null() {
+                let place = self.place(args.dresidual, tile, at).cast_mut();
+                // As it came, where that is the gradient: numbers would take registers till now.
+                let of_residual = match S::Epilogue::CLASS {
+                    Class::Plain => loaded.dy[0],
+                    _ => S::Access::pack::<T>(g),
+                };
+                S::Access::store(place, of_residual);
             }
-            *at = self.walk.next(*at);
-        });
+        }
     }
 }

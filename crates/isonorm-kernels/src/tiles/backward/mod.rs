@@ -7,26 +7,30 @@
 //!
 //! Of a column, x̂ and z are linear in x, and dx is in g and x: what is the same for all rows of it is worked out once, by one thread.
 //!
-//! A tile's sums of g and g · x̂ are those of the parameters' gradients: of the gradients themselves, or, where a batch has several
+//! Where parameters belong to columns, a tile's sums of g and g · x̂ are those of the parameters' gradients: of the gradients themselves, or, where a batch has several
 //! tensors, of their shares. Weighted, they add up to those of groups. With given statistics dx needs none of them.
+//! Where they belong to rows, each block adds up its rows' gradients over its tiles, and leaves them last.
 
 mod elements;
-
-use isonorm_math::Real;
+mod rows;
+mod units;
 
 use self::elements::Loaded;
+use self::rows::SumsOfRows;
+use self::units::Unit;
 use super::Spec;
-use super::areas::{self, MOST_UNITS, OF_UNITS, SUMS};
+use super::areas::{self, MOST_UNITS, OF_UNITS};
 use super::columns::{self, Map};
-use super::exchange::{Exchange, Sent};
+use super::exchange::{Exchange, Sent, message_words};
 use super::fold;
+use super::row::Rows;
 use super::slots::{Slots, wait};
-use super::tiling::{Tile, Tiling, Walk};
-use crate::block::Scratch;
+use super::tiling::{Tiling, Walk};
+use crate::block::{self, Scratch};
 use crate::rows::access::{Access, Data, width};
 use crate::rows::epilogue::{Epilogue, Told};
 use crate::rows::lanes::Lanes;
-use crate::rows::parameters::{Affine, at_least_one};
+use crate::rows::parameters::Affine;
 use crate::simt;
 
 /// What a kernel is told at launch; null pointers leave a part out.
@@ -45,8 +49,10 @@ pub struct Args<T> {
     pub dresidual: *mut T,
     /// How these are divided.
     pub tiling: Tiling,
-    /// Weight and bias, one of each for each `run` columns of a line.
+    /// Weight and bias, one of each for each `run` columns of a line, or for each row of a tile.
     pub affine: Affine,
+    /// Whether a mean is taken off (1), or not (0), where parameters belong to rows.
+    pub centred: u32,
     /// `[parameters]`, in the parameters' type: the mean, where statistics are given.
     pub given_mean: *const u8,
     /// `[parameters]`, in the parameters' type: the variance, where statistics are given.
@@ -55,7 +61,7 @@ pub struct Args<T> {
     pub mean: *const f32,
     /// `[groups]`, as the forward pass saved it.
     pub rstd: *const f32,
-    /// `[parameters]`, in their type; or `[batch, parameters]` in `f32`; or null.
+    /// `[parameters]`, in their type; or in `f32` `[batch, parameters]`, or `[teams, parameters]` where they belong to rows; or null.
     pub dweight: *mut u8,
     /// The same of the bias.
     pub dbias: *mut u8,
@@ -65,8 +71,9 @@ pub struct Args<T> {
     pub activation: Told,
     /// Added to the variance, where that is given.
     pub eps: f32,
-    /// `[teams]` of [`message_words`](super::message_words), aligned to 16 bytes, and 0 before the launch; or null, for teams of
-    /// one block.
+    /// `[teams]` of [`message_words`], aligned to 16 bytes, and 0 before the launch; or null, for teams of
+    /// one block. Where tiles are parts of groups, `[teams, parts]` of those of a part's blocks, and behind them `[teams]` of those of a
+    /// single sum.
     pub messages: *mut u32,
 }
 
@@ -76,20 +83,11 @@ pub struct Args<T> {
 /// # Safety
 ///
 /// As for [`forward`](super::forward::forward).
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn backward<T: Data, S: Spec, const N: usize>(args: &Args<T>) {
     let pass = Pass::<T, S, N>::new(args);
     // SAFETY: the caller's.
     unsafe { pass.each_tile() };
-}
-
-/// What is known of the thread's unit.
-#[derive(Clone, Copy, Default)]
-struct Unit {
-    /// From x to z.
-    map: Map<f32>,
-    weight: f32,
-    rstd: f32,
 }
 
 /// A tile whose sums are on their way.
@@ -98,6 +96,8 @@ struct Before {
     number: u32,
     slot: u32,
     sent: Sent,
+    /// Of a part of a group: what it adds to those of the group.
+    of_group: Sent,
 }
 
 type Numbers<T, S> = <<S as Spec>::Access as Access>::Numbers<T>;
@@ -106,18 +106,42 @@ type Raw<T, S> = <<S as Spec>::Access as Access>::Raw<T>;
 struct Pass<'a, T: Data, S: Spec, const N: usize> {
     args: &'a Args<T>,
     walk: Walk<'a, S>,
+    rows: Rows,
     slots: Slots<S::Access>,
 }
 
 impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
     #[inline(always)]
     fn new(args: &'a Args<T>) -> Self {
-        let slots = areas::slots(&args.tiling, width::<T, S::Access>());
+        let (tiling, walk) = (&args.tiling, Walk::new::<T>(&args.tiling));
+        let slots = match S::BY_ROW {
+            true => SumsOfRows::new::<T, S>(tiling).end(),
+            false => areas::slots(tiling, width::<T, S::Access>()),
+        };
         Self {
             args,
-            walk: Walk::new::<T>(&args.tiling),
-            slots: Slots::new(slots, S::Epilogue::CLASS.tensors(), &args.tiling),
+            rows: Rows::new::<T, S>(&walk),
+            slots: Slots::new(slots, S::Epilogue::CLASS.tensors(), tiling),
+            walk,
         }
+    }
+
+    /// For the sums of units, and, where tiles are parts of groups, for those of groups.
+    #[inline(always)]
+    fn exchanges(&self) -> [Exchange; 2] {
+        let (messages, tiling, walk) = (self.args.messages, &self.args.tiling, &self.walk);
+        let (rank, blocks) = walk.of_part;
+        let teams = if S::WIDE { walk.teams * tiling.parts } else { walk.teams };
+        let team = if S::WIDE {
+            walk.team * tiling.parts + walk.part
+        } else {
+            walk.team
+        };
+        let behind = teams as usize * message_words(blocks, tiling.units()) as usize;
+        [
+            Exchange::new(messages, team, (blocks, rank), tiling.units()),
+            Exchange::new(messages.wrapping_add(behind), walk.team, (tiling.blocks, walk.rank), 1),
+        ]
     }
 
     #[inline(always)]
@@ -125,8 +149,7 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         let (args, walk) = (self.args, &self.walk);
         let tiling = &args.tiling;
         let mut scratch = Scratch::at_start();
-        let team = (tiling.blocks, walk.rank);
-        let mut exchange = Exchange::new(args.messages, walk.team, team, tiling.units());
+        let [mut exchange, mut of_groups] = self.exchanges();
         // With one slot a tile is finished before the next one comes.
         let stay = tiling.slots > 1;
         let behind = tiling.slots.max(1) - 1 - u32::from(stay);
@@ -135,6 +158,13 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             // SAFETY: the caller's.
             unsafe { self.fetch(walk.team.saturating_add(ahead * walk.teams), ahead) };
             ahead += 1;
+        }
+        if S::BY_ROW {
+            // SAFETY: the caller's; nothing has been added yet.
+            unsafe {
+                Rows::load::<T, S>(walk, &args.affine);
+                self.sums_of_rows().clear();
+            }
         }
         let (mut number, mut slot) = (walk.team, 0);
         // SAFETY: as above.
@@ -151,10 +181,20 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
                     self.tell(&unit, [0.0; 2]);
                     wait(behind);
                     let own = self.sums(number, slot, &mut scratch);
+                    let sent = exchange.send(slot, own);
+                    let of_group = match S::WIDE {
+                        true => {
+                            let weight = [unit.rstd * unit.weight, unit.weight];
+                            let own = [own[0] * weight[0], own[1] * weight[1]];
+                            of_groups.send(slot, block::sum_pair(own, &mut scratch))
+                        }
+                        false => sent,
+                    };
                     next = Some(Before {
                         number,
                         slot,
-                        sent: exchange.send(slot, own),
+                        sent,
+                        of_group,
                     });
                 }
             }
@@ -166,7 +206,7 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             }
             if let Some(before) = before {
                 // SAFETY: as above.
-                unsafe { self.finish(&before, &exchange, &mut scratch) };
+                unsafe { self.finish(&before, [&exchange, &of_groups], &mut scratch) };
             }
             if !is_tile {
                 break;
@@ -180,6 +220,11 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             slot = if slot + 1 < tiling.slots { slot + 1 } else { 0 };
             number = number.saturating_add(walk.teams);
         }
+        if S::BY_ROW {
+            simt::block_barrier();
+            // SAFETY: the caller's; all have added.
+            unsafe { self.leave_rows() };
+        }
     }
 
     /// Sets what is kept of a tile on its way to a slot; nothing where there is none.
@@ -190,52 +235,6 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             unsafe { self.fetch_tile(self.walk.tile(number), slot) };
         }
         simt::copy_commit();
-    }
-
-    /// Whether the thread has a unit of the tile.
-    #[inline(always)]
-    fn has_unit(&self, tile: Tile) -> bool {
-        let (tiling, thread) = (&self.args.tiling, simt::thread_index());
-        thread < tiling.units() && thread * tiling.run < tile.width
-    }
-
-    /// Starts to load what is known of the thread's unit of a tile; nothing where there is none.
-    #[inline(always)]
-    unsafe fn unit(&self, number: u32) -> Unit {
-        let (args, tiling, thread) = (self.args, &self.args.tiling, simt::thread_index());
-        if number >= tiling.tiles {
-            return Unit::default();
-        }
-        let tile = self.walk.tile(number);
-        if !self.has_unit(tile) {
-            return Unit::default();
-        }
-        let parameter = |base: *const u8, otherwise: f32| {
-            if base.is_null() {
-                return otherwise;
-            }
-            // SAFETY: the caller's: a parameter for each unit.
-            unsafe { args.affine.parameter::<T>(base, tile.unit + thread) }
-        };
-        let [weight, bias] = [parameter(args.affine.weight, 1.0), parameter(args.affine.bias, 0.0)];
-        let [centre, rstd] = if S::GIVEN {
-            let variance = parameter(args.given_variance, 0.0);
-            [parameter(args.given_mean, 0.0), 1.0 / Real::sqrt(variance + args.eps)]
-        } else {
-            let of_group = at_least_one(tiling.inner / at_least_one(tiling.run));
-            let group = tile.group + u64::from(thread / of_group);
-            // SAFETY: the caller's: a number for each group.
-            [args.mean, args.rstd].map(|base| unsafe { f32::load(base.wrapping_add(group as usize)) })
-        };
-        Unit {
-            map: Map {
-                centre,
-                scale: rstd * weight,
-                shift: bias,
-            },
-            weight,
-            rstd,
-        }
     }
 
     /// Tells all threads about the thread's unit, with two numbers more, when all have read what was told before. Ends with a barrier.
@@ -260,21 +259,21 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         // SAFETY: it has come, or the tile has these places.
         unsafe {
             while N > 1 && access + N as u32 <= kept {
-                self.add::<N>(&mut sums, &self.kept((slot, access)), &map);
+                self.add::<N>(&mut sums, access, &self.kept((slot, access)), &map);
                 access += N as u32;
             }
             while access < kept {
-                self.add::<1>(&mut sums, &self.kept((slot, access)), &map);
+                self.add::<1>(&mut sums, access, &self.kept((slot, access)), &map);
                 access += 1;
             }
             if access < own {
                 let mut at = self.walk.at(access);
                 while N > 1 && access + N as u32 <= own {
-                    self.add::<N>(&mut sums, &self.load(tile, &mut at), &map);
+                    self.add::<N>(&mut sums, access, &self.load(tile, &mut at), &map);
                     access += N as u32;
                 }
                 while access < own {
-                    self.add::<1>(&mut sums, &self.load(tile, &mut at), &map);
+                    self.add::<1>(&mut sums, access, &self.load(tile, &mut at), &map);
                     access += 1;
                 }
             }
@@ -283,57 +282,9 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         unsafe { fold::pairs(sums, tiling.run, tiling, scratch) }
     }
 
-    /// Leaves the gradients of the thread's parameter.
-    #[inline(always)]
-    unsafe fn leave(&self, number: u32, tile: Tile, [of_gx, of_g]: [f32; 2]) {
-        let (args, tiling) = (self.args, &self.args.tiling);
-        let units = tiling.groups_of_line * (tiling.inner / at_least_one(tiling.run));
-        let batch = u64::from(number / at_least_one(tiling.across));
-        let place = (batch * u64::from(units) + u64::from(tile.unit + simt::thread_index())) as usize;
-        for (base, sum) in [(args.dweight, of_gx), (args.dbias, of_g)] {
-            if base.is_null() {
-                continue;
-            }
-            // SAFETY: the caller's: a number for each parameter.
-            unsafe {
-                if args.as_data != 0 {
-                    T::store(base.cast::<T>().wrapping_add(place), T::from_acc(sum));
-                } else {
-                    f32::store(base.cast::<f32>().wrapping_add(place), sum);
-                }
-            }
-        }
-    }
-
-    /// The means of g · weight · x̂ and of g · weight over the group of the thread's unit, from those of units.
-    #[inline(always)]
-    unsafe fn means(&self, of_unit: [f32; 2]) -> [f32; 2] {
-        let tiling = &self.args.tiling;
-        let (groups, units) = (tiling.groups(), tiling.units());
-        let elements = tiling.rows as f32 * tiling.inner as f32;
-        let mut sums = of_unit;
-        if units != groups {
-            let of_group = at_least_one(tiling.inner / at_least_one(tiling.run));
-            // SAFETY: shared memory is the kernel's; read after the barrier.
-            unsafe { columns::tell(SUMS, units, of_unit) };
-            simt::block_barrier();
-            let first = simt::thread_index().min(units - 1) / of_group * of_group.get();
-            let mut index = 0;
-            sums = [0.0; 2];
-            while index < of_group.get() {
-                let place = SUMS.offset(first + index);
-                // SAFETY: written before the barrier.
-                let [of_gx, of_g] = unsafe { [simt::shared_load(place), simt::shared_load(place.offset(MOST_UNITS))] };
-                sums = [sums[0] + of_gx, sums[1] + of_g];
-                index += 1;
-            }
-        }
-        sums.map(|sum| sum / elements)
-    }
-
     /// Finishes a tile whose sums have been sent, and sets the one on its way that takes its place.
     #[inline(always)]
-    unsafe fn finish(&self, before: &Before, exchange: &Exchange, scratch: &mut Scratch) {
+    unsafe fn finish(&self, before: &Before, [exchange, of_groups]: [&Exchange; 2], scratch: &mut Scratch) {
         let (tiling, walk) = (&self.args.tiling, &self.walk);
         let tile = walk.tile(before.number);
         // SAFETY: the caller's, here and below.
@@ -342,14 +293,18 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             let unit = self.unit(before.number);
             let [of_gx, of_g] = exchange.receive(before.sent, scratch);
             let of_gx = of_gx * unit.rstd;
-            if walk.rank == 0 && self.has_unit(tile) {
+            if !S::BY_ROW && walk.of_part.0 == 0 && self.has_unit(tile) {
                 self.leave(before.number, tile, [of_gx, of_g]);
             }
             // dx = scale · g + (x − mean) · slope + constant
             let of_dx = match S::GIVEN {
                 true => [0.0; 2],
                 false => {
-                    let [of_gx, of_g] = self.means([of_gx * unit.weight, of_g * unit.weight]);
+                    let [of_gx, of_g] = match S::WIDE {
+                        true => self.over_group(of_groups.receive(before.of_group, scratch)),
+                        false => self.means([of_gx * unit.weight, of_g * unit.weight]),
+                    };
+                    let of_g = if self.is_about_zero() { 0.0 } else { of_g };
                     [-(unit.rstd * of_gx) * unit.rstd, -unit.rstd * of_g]
                 }
             };
@@ -367,7 +322,7 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
                     left -= 1;
                     at = walk.back::<1>(at);
                     let loaded: Loaded<_, 1> = self.load(tile, &mut at.clone());
-                    self.store(tile, &mut at.clone(), &loaded, &map, of_dx);
+                    self.store((tile, kept + left), at, &loaded, &map, of_dx);
                 }
             }
             let coming = walk.coming(before.number);
@@ -382,7 +337,8 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
                         if let Some(coming) = coming {
                             self.fetch_one(coming, at, (before.slot, access));
                         }
-                        self.store(tile, &mut at, &loaded, &map, of_dx);
+                        self.store((tile, access), at, &loaded, &map, of_dx);
+                        at = walk.next(at);
                         access += 1;
                     }
                 }

@@ -58,7 +58,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     here = self.walk.next(here);
                 });
             }
-            self.finish_some(tile, at, loaded, map);
+            self.finish_some((tile, access), at, loaded, map);
         }
     }
 
@@ -77,22 +77,22 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                 left -= 1;
                 at = self.walk.back::<1>(at);
                 let loaded: [_; 1] = self.load(self.args.x, tile, &mut at.clone());
-                self.finish_some(tile, &mut at.clone(), loaded, map);
+                self.finish_some((tile, kept + left), &mut at.clone(), loaded, map);
             }
             while N > 1 && left > 0 {
                 left -= N as u32;
                 at = self.walk.back::<N>(at);
                 let loaded: [_; N] = self.load(self.args.x, tile, &mut at.clone());
-                self.finish_some(tile, &mut at.clone(), loaded, map);
+                self.finish_some((tile, kept + left), &mut at.clone(), loaded, map);
             }
         }
     }
 
-    /// Scale and shift, residual, activation, and the store, of some accesses from a place on, which is moved behind them.
+    /// Scale and shift, residual, activation, and the store, of some accesses from one on, whose place is moved behind them.
     #[inline(always)]
     unsafe fn finish_some<const M: usize>(
         &self,
-        tile: Tile,
+        (tile, access): (Tile, u32),
         at: &mut Cursor,
         loaded: [Raw<T, S>; M],
         map: &Map<Numbers<T, S>>,
@@ -105,7 +105,9 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             residual = unsafe { self.load(args.residual, tile, &mut at.clone()) };
         }
         unrolled::<M>(|k| {
-            let mut z = map.apply(S::Access::unpack::<T>(loaded[k]));
+            // SAFETY: the caller's.
+            let row = unsafe { self.rows.of::<S>(access + k as u32) };
+            let mut z = row.apply::<_, S>(map.apply(S::Access::unpack::<T>(loaded[k])));
             if has_residual {
                 z = z.zip(S::Access::unpack::<T>(residual[k]), |z, residual| z + residual);
             }

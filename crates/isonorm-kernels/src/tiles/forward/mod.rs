@@ -4,6 +4,8 @@
 //! y = act(x̂ · weight + bias + residual)        x̂ = (x − mean) · rstd
 //! ```
 //!
+//! Where parameters belong to rows, there may be no mean: x̂ = x · rstd, with 1 / √(mean of squares + eps) as rstd.
+//!
 //! Distances are taken from the mean of a sample of each group, whose elements lie apart, and added up in one pass with their
 //! squares; so a constant group gives exactly its bias, and a large mean costs no digits. Where the sample's mean was far from the
 //! group's, which all blocks of the team see, the tile is passed over once more. Means come from the sums in `f64`, by one thread for
@@ -20,6 +22,7 @@ use super::areas::{self, MOST_UNITS, OF_GROUPS, OF_UNITS, SHIFTS};
 use super::columns::{self, Map};
 use super::exchange::{Exchange, Sent};
 use super::fold;
+use super::row::Rows;
 use super::slots::{Slots, wait};
 use super::tiling::{Cursor, Tile, Tiling, Walk};
 use crate::block::Scratch;
@@ -41,8 +44,10 @@ pub struct Args<T> {
     pub y: *mut T,
     /// How these are divided.
     pub tiling: Tiling,
-    /// Weight and bias, one of each for each `run` columns of a line.
+    /// Weight and bias, one of each for each `run` columns of a line, or for each row of a tile.
     pub affine: Affine,
+    /// Whether a mean is taken off (1), or not (0), where parameters belong to rows.
+    pub centred: u32,
     /// `[parameters]`, in the parameters' type: the mean, where statistics are given.
     pub given_mean: *const u8,
     /// `[parameters]`, in the parameters' type: the variance, where statistics are given.
@@ -80,7 +85,7 @@ pub struct Args<T> {
 /// The pointers of `args` are null where that is allowed, or point to what is said there, aligned to the accesses. Blocks have
 /// [`head_bytes`](super::head_bytes) of shared memory, and the slots; a tile has no more groups or parameters than a block has
 /// threads.
-#[inline(always)]
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn forward<T: Data, S: Spec, const N: usize>(args: &Args<T>) {
     let pass = Pass::<T, S, N>::new(args);
     // SAFETY: the caller's.
@@ -107,17 +112,20 @@ type Raw<T, S> = <<S as Spec>::Access as Access>::Raw<T>;
 struct Pass<'a, T: Data, S: Spec, const N: usize> {
     args: &'a Args<T>,
     walk: Walk<'a, S>,
+    rows: Rows,
     slots: Slots<S::Access>,
 }
 
 impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
     #[inline(always)]
     fn new(args: &'a Args<T>) -> Self {
-        let slots = areas::slots(&args.tiling, width::<T, S::Access>());
+        let (tiling, walk) = (&args.tiling, Walk::new::<T>(&args.tiling));
+        let before = if S::BY_ROW { areas::row_bytes(tiling) } else { 0 };
         Self {
             args,
-            walk: Walk::new::<T>(&args.tiling),
-            slots: Slots::new(slots, 1, &args.tiling),
+            rows: Rows::new::<T, S>(&walk),
+            slots: Slots::new(areas::slots(tiling, width::<T, S::Access>()) + before, 1, tiling),
+            walk,
         }
     }
 
@@ -155,7 +163,12 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         let stay = tiling.slots > 1;
         let behind = tiling.slots.max(1) - 1 - u32::from(stay);
         // SAFETY: the caller's.
-        unsafe { self.place_samples() };
+        unsafe {
+            self.place_samples();
+            if S::BY_ROW {
+                Rows::load::<T, S>(walk, &args.affine);
+            }
+        }
         let mut ahead = 0;
         while ahead < tiling.slots {
             // SAFETY: as above.
@@ -238,11 +251,17 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         base.wrapping_add((tile.start + at.offset) as usize)
     }
 
+    /// Whether no mean is taken off.
+    #[inline(always)]
+    fn is_about_zero(&self) -> bool {
+        S::BY_ROW && self.args.centred == 0
+    }
+
     /// The parameter of the thread's unit; another number where there is none.
     #[inline(always)]
     unsafe fn parameter(&self, tile: Tile, base: *const u8, otherwise: f32) -> f32 {
         let (tiling, thread) = (&self.args.tiling, simt::thread_index());
-        if base.is_null() || thread >= tiling.units() || thread * tiling.run >= tile.width {
+        if S::BY_ROW || base.is_null() || thread >= tiling.units() || thread * tiling.run >= tile.width {
             return otherwise;
         }
         // SAFETY: the caller's: a parameter for each unit.
@@ -302,7 +321,7 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             }
         }
         // SAFETY: shared memory is the kernel's.
-        unsafe { fold::pairs(sums, tiling.inner, tiling, scratch) }
+        unsafe { fold::pairs(sums, tiling.of_group(), tiling, scratch) }
     }
 
     /// Loads some accesses to a tensor from a place on, which is moved behind them.

@@ -54,11 +54,11 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     #[inline(always)]
     pub(super) unsafe fn sample(&self, number: u32) -> [T; SAMPLES as usize] {
         let (tiling, mut sample) = (&self.args.tiling, [T::default(); SAMPLES as usize]);
-        if number < tiling.tiles {
+        if number < tiling.tiles && !self.is_about_zero() {
             let tile = self.walk.tile(number);
             let column = simt::thread_index() * tiling.inner;
             if simt::thread_index() < tiling.groups() && column < tile.width {
-                let group = self.args.x.wrapping_add((tile.start + u64::from(column)) as usize);
+                let group = self.args.x.wrapping_add((tile.first + u64::from(column)) as usize);
                 unrolled::<{ SAMPLES as usize }>(|k| {
                     let place = SAMPLES_AT.offset(2 * k as u32);
                     // SAFETY: written before a barrier; the group has this element.
@@ -76,6 +76,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     #[inline(always)]
     pub(super) fn measure(&self, [sum, squares]: [f32; 2], about: f32) -> Measured {
         let (sum, squares) = (f64::from(sum), f64::from(squares));
+        let sum = if self.is_about_zero() { 0.0 } else { sum };
         let rest = sum * self.args.reciprocal;
         let m2 = squares - rest * sum;
         let variance = not_below_zero((m2 * self.args.reciprocal) as f32);

@@ -10,7 +10,7 @@ use isonorm_math::{Bf16, F16};
 
 use super::rows::{Sums, add_up};
 use super::{BackwardPointers, ForwardPointers, Launcher, interpreted, messages};
-use crate::plan::gpu::tiles::Tiles;
+use crate::plan::gpu::tiles::{Shares, Tiles};
 use crate::{DType, GpuPlan, Kernel, Result};
 
 /// Runs the kernel for the data's type.
@@ -52,7 +52,7 @@ fn named<A>(listed: Vec<key::Kernel<A>>) -> impl Iterator<Item = (&'static str, 
         .map(|kernel| (kernel.family, kernel.name, kernel.run))
 }
 
-/// Weight and bias, and statistics that are given: one of each for each unit.
+/// Weight and bias, and statistics that are given: one of each for each unit, or for each row.
 fn affine(tiles: &Tiles, weight: usize, bias: usize) -> Affine {
     Affine {
         weight: weight as *const u8,
@@ -91,6 +91,7 @@ unsafe fn forward_of<T: Data>(
         y: p.y as *mut T,
         tiling: tiles.tiling,
         affine: affine(tiles, p.weight, p.bias),
+        centred: tiles.centred.into(),
         given_mean: p.given_mean as *const u8,
         given_variance: p.given_var as *const u8,
         mean: mean as *mut f32,
@@ -142,7 +143,7 @@ unsafe fn backward_of<T: Data>(
     let wanted = [p.dweight, p.dbias];
     let sums = match tiles.shares {
         None => wanted,
-        Some(shares) => [0, 1].map(|k| if wanted[k] == 0 { 0 } else { workspace + shares[k] }),
+        Some(Shares { offsets, .. }) => [0, 1].map(|k| if wanted[k] == 0 { 0 } else { workspace + offsets[k] }),
     };
     let args = gradients::Args::<T> {
         x: p.x as *const T,
@@ -152,6 +153,7 @@ unsafe fn backward_of<T: Data>(
         dresidual: p.dresidual as *mut T,
         tiling: tiles.tiling,
         affine: affine(tiles, p.weight, p.bias),
+        centred: tiles.centred.into(),
         given_mean: p.given_mean as *const u8,
         given_variance: p.given_var as *const u8,
         mean: p.mean as *const f32,
@@ -166,12 +168,12 @@ unsafe fn backward_of<T: Data>(
     let first = &planned[0];
     // SAFETY: the plan's kernel is of this type.
     unsafe { launcher.launch(0, first, &args, || interpreted(named(backward_kernels::<T>()), first))? };
-    if tiles.shares.is_none() {
+    let Some(Shares { parts, .. }) = tiles.shares else {
         return Ok(());
-    }
+    };
     let sums = Sums {
         from: sums.map(|place| place as *mut f32),
-        parts: tiles.batch,
+        parts,
         columns: tiles.parameters,
         to: wanted,
         as_data: tiles.as_data,

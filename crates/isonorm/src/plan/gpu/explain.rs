@@ -1,7 +1,7 @@
 use std::fmt;
 
 use super::{GpuPlan, GpuSchedule, Kernel, rows};
-use crate::plan::explain::{bytes, candidates, geometry, traffic};
+use crate::plan::explain::{bytes, candidates, geometry, seconds, traffic};
 
 impl GpuPlan {
     /// The geometry, each candidate taken or declined with its reason, the kernels with their sizes, the bytes moved and the
@@ -73,13 +73,4 @@ fn kernels(label: &str, kernels: &[Kernel], f: &mut fmt::Formatter<'_>) -> fmt::
         writeln!(f)?;
     }
     Ok(())
-}
-
-/// `0.0000345` as `34.5 µs`.
-fn seconds(s: f64) -> String {
-    match s {
-        ..1e-6 => format!("{:.1} ns", s * 1e9),
-        ..1e-3 => format!("{:.1} µs", s * 1e6),
-        _ => format!("{:.2} ms", s * 1e3),
-    }
 }

@@ -118,13 +118,37 @@ impl GpuPlan {
     /// # Errors
     /// Those of [`NormDesc::check`].
     pub fn new(desc: &NormDesc, properties: &Arc<GpuProperties>) -> Result<GpuPlan> {
+        GpuPlan::skipping(desc, properties, 0)
+    }
+
+    /// The plan of [`new`](GpuPlan::new), and behind it those that other candidates would have been, in the order of trying: to be
+    /// measured against each other.
+    ///
+    /// # Errors
+    /// As [`new`](GpuPlan::new).
+    #[doc(hidden)]
+    pub fn alternatives(desc: &NormDesc, properties: &Arc<GpuProperties>) -> Result<Vec<GpuPlan>> {
+        let mut plans = vec![GpuPlan::new(desc, properties)?];
+        while plans
+            .last()
+            .is_some_and(|plan| matches!(plan.schedule, GpuSchedule::Kernels { .. }))
+        {
+            plans.push(GpuPlan::skipping(desc, properties, plans.len())?);
+        }
+        // The first one says at least why there are none.
+        plans.truncate(plans.len().saturating_sub(1).max(1));
+        Ok(plans)
+    }
+
+    /// The plan without so many candidates that would have been taken.
+    fn skipping(desc: &NormDesc, properties: &Arc<GpuProperties>, skipped: usize) -> Result<GpuPlan> {
         let geometry = Geometry::of(desc)?;
         let mut candidates = Vec::new();
         let schedule = if geometry.elements() == 0 {
             GpuSchedule::Empty
         } else {
-            match rows::plan(desc, &geometry, properties, &mut candidates) {
-                GpuSchedule::Unsupported => tiles::plan(desc, &geometry, properties, &mut candidates),
+            match rows::plan(desc, &geometry, properties, skipped, &mut candidates) {
+                GpuSchedule::Unsupported => tiles::plan(desc, &geometry, properties, skipped, &mut candidates),
                 schedule => schedule,
             }
         };

@@ -202,8 +202,6 @@ pub(super) struct Tiles {
     pub(super) least_segment_bytes: u64,
     /// Blocks of a multiprocessor, at most.
     pub(super) blocks_per_sm: u32,
-    /// Nanoseconds that memory takes for an access of each thread of one block on each multiprocessor, to one tensor.
-    pub(super) access: u64,
     /// What a single block on a multiprocessor reaches of the memory's speed, in percent: forward, and backward.
     pub(super) alone: [u64; 2],
     /// Nanoseconds that a tile takes besides for each block that shares it.
@@ -219,7 +217,6 @@ pub(super) const TILES: Tiles = Tiles {
     widths: &[(64, 80), (128, 95), (256, 100)],
     least_segment_bytes: 256,
     blocks_per_sm: 2,
-    access: 130,
     alone: [90, 60],
     block: 12,
     step: [3500, 2000],

@@ -210,8 +210,15 @@ const BACKWARD: Ways = &[
     ("rows/sweeps", sweeps::plan),
 ];
 
-/// Tries each candidate in order: for tensors that start on 16 bytes, and again for others.
-pub(super) fn plan(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties, candidates: &mut Vec<Candidate>) -> GpuSchedule {
+/// Tries each candidate in order, and takes the first that does it, but for `skipped` others: for tensors that start on 16 bytes, and
+/// again for others.
+pub(super) fn plan(
+    desc: &NormDesc,
+    g: &Geometry,
+    gpu: &GpuProperties,
+    skipped: usize,
+    candidates: &mut Vec<Candidate>,
+) -> GpuSchedule {
     let ways = if desc.get_pass().is_backward() {
         BACKWARD
     } else {
@@ -220,16 +227,15 @@ pub(super) fn plan(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties, candidate
     let rows = match Rows::of(desc, g, gpu) {
         Ok(rows) => rows,
         Err(reason) => {
-            let declined = |(name, _): &(&'static str, Way)| Candidate {
-                name,
-                declined: Some(reason.clone()),
-            };
+            let declined = |(name, _): &(&'static str, Way)| Candidate::named(name, Some(reason.clone()));
             candidates.extend(ways.iter().map(declined));
             return GpuSchedule::Unsupported;
         }
     };
-    let vectors = rows.may_be_vectors().then(|| first(&rows, ways, Width::Vector));
-    let (elements, of_elements) = first(&rows, ways, Width::Element);
+    let vectors = rows
+        .may_be_vectors()
+        .then(|| first(&rows, ways, Width::Vector, skipped));
+    let (elements, of_elements) = first(&rows, ways, Width::Element, skipped);
     let (aligned, why) = match vectors {
         Some((vectors, why)) if vectors.is_some() || elements.is_none() => (vectors, why),
         _ => (elements.clone(), of_elements),
@@ -245,13 +251,17 @@ pub(super) fn plan(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties, candidate
     }
 }
 
-/// The first way that is not declined, and what became of each.
-fn first(rows: &Rows<'_>, ways: Ways, width: Width) -> (Option<Schedule>, Vec<Candidate>) {
+/// The first way that is not declined, but for `skipped` others, and what became of each.
+fn first(rows: &Rows<'_>, ways: Ways, width: Width, mut skipped: usize) -> (Option<Schedule>, Vec<Candidate>) {
     let (mut schedule, mut candidates) = (None, Vec::new());
     for (name, way) in ways {
         let declined = match taken(&candidates) {
             Some(other) => Some(format!("{other} was taken")),
             None => match way(rows, width) {
+                Ok(_) if skipped > 0 => {
+                    skipped -= 1;
+                    Some("skipped".into())
+                }
                 Ok(found) => {
                     schedule = Some(running::added(rows, found));
                     None
@@ -259,7 +269,7 @@ fn first(rows: &Rows<'_>, ways: Ways, width: Width) -> (Option<Schedule>, Vec<Ca
                 Err(reason) => Some(reason),
             },
         };
-        candidates.push(Candidate { name, declined });
+        candidates.push(Candidate::named(name, declined));
     }
     (schedule, candidates)
 }

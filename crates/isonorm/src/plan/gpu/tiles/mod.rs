@@ -3,6 +3,7 @@
 
 mod shapes;
 
+use std::cmp::Ordering;
 use std::sync::OnceLock;
 
 use isonorm_kernels::rows::access::Width;
@@ -10,7 +11,7 @@ use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::Pass;
 use isonorm_kernels::tiles::key::{Key, backward_kernels, kernels};
 use isonorm_kernels::tiles::tiling::Tiling;
-use isonorm_kernels::tiles::{THREADS, message_words};
+use isonorm_kernels::tiles::{Kind, THREADS, message_words};
 
 use super::occupancy::blocks_per_sm;
 use super::rows::running::{self, REGION_BYTES};
@@ -23,19 +24,29 @@ use crate::{Activation, DType, Geometry, NormDesc};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tiles {
     pub(crate) tiling: Tiling,
-    /// Tensors of the batch, and elements of a group.
-    pub(crate) batch: u64,
+    /// Elements of a group.
     pub(crate) group: u64,
+    /// Whether a mean is taken off.
+    pub(crate) centred: bool,
     /// Parameters of each kind.
     pub(crate) parameters: u64,
     /// Whether parameters have the data's type, else `f32`.
     pub(crate) as_data: bool,
     /// Bytes of the workspace for messages between blocks, at its start; zero before the launch.
     pub(crate) messages_bytes: usize,
-    /// Backward: where in the workspace shares of the gradients of weight and bias lie, which another kernel adds up.
-    pub(crate) shares: Option<[usize; 2]>,
+    /// Backward: shares of the gradients of weight and bias, which another kernel adds up.
+    pub(crate) shares: Option<Shares>,
     /// Forward: what the last kernel is told, where a batch has several tensors; it runs where running statistics are updated.
     pub(crate) running: Option<Running>,
+}
+
+/// Shares of gradients in the workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shares {
+    /// Shares of each gradient, one behind the other: of the tensors of a batch, or of teams.
+    pub(crate) parts: u64,
+    /// Where those of weight and bias start.
+    pub(crate) offsets: [usize; 2],
 }
 
 /// A kernel of the list, whatever the data's type.
@@ -63,6 +74,10 @@ struct Problem<'a> {
     dtype: DType,
     pass: Pass,
     given: bool,
+    /// Whether weight and bias belong to rows: the channels of N, C, spatial.
+    by_row: bool,
+    /// Whether a mean is taken off.
+    centred: bool,
     activation: Activation,
     /// Whether a tensor is added before the activation.
     residual: bool,
@@ -83,32 +98,43 @@ const NAME: &str = "tiles";
 /// The compute capability that all of these kernels need.
 const NEEDS: u32 = 80;
 
-/// For tensors that start on 16 bytes, and again for others.
-pub(super) fn plan(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties, candidates: &mut Vec<Candidate>) -> GpuSchedule {
-    let problem = Problem::of(desc, g, gpu);
-    let elements = problem
-        .as_ref()
-        .map_err(String::clone)
-        .and_then(|p| schedule(p, Width::Element));
-    let vectors = problem.and_then(|p| schedule(&p, Width::Vector));
-    match (vectors.or_else(|_| elements.clone()), elements) {
-        (Ok(aligned), elements) => {
-            candidates.push(Candidate {
-                name: NAME,
-                declined: None,
-            });
-            GpuSchedule::Kernels {
-                aligned: Box::new(aligned),
-                misaligned: elements.ok().map(Box::new),
-            }
+/// The shape that is fastest by the estimate, but for `skipped` others: for tensors that start on 16 bytes, and again for others.
+pub(super) fn plan(
+    desc: &NormDesc,
+    g: &Geometry,
+    gpu: &GpuProperties,
+    skipped: usize,
+    candidates: &mut Vec<Candidate>,
+) -> GpuSchedule {
+    let found = Problem::of(desc, g, gpu).and_then(|problem| {
+        let elements = shapes::choices(&problem, Width::Element);
+        let aligned = shapes::choices(&problem, Width::Vector).or_else(|_| elements.clone())?;
+        Ok((problem, aligned, elements.ok()))
+    });
+    let (problem, aligned, elements) = match found {
+        Ok(found) => found,
+        Err(reason) => {
+            candidates.push(Candidate::named(NAME, Some(reason)));
+            return GpuSchedule::Unsupported;
         }
-        (Err(reason), _) => {
-            candidates.push(Candidate {
-                name: NAME,
-                declined: Some(reason),
-            });
-            GpuSchedule::Unsupported
-        }
+    };
+    candidates.extend(aligned.iter().enumerate().map(|(index, choice)| Candidate {
+        name: NAME,
+        shape: Some(choice.to_string()),
+        estimate: Some(choice.nanoseconds as f64 * 1e-9),
+        declined: match index.cmp(&skipped) {
+            Ordering::Less => Some("skipped".into()),
+            Ordering::Equal => None,
+            Ordering::Greater => Some("slower by the estimate".into()),
+        },
+    }));
+    let Some(choice) = aligned.get(skipped) else {
+        return GpuSchedule::Unsupported;
+    };
+    let elements = elements.as_ref().and_then(|all| all.get(skipped).or(all.last()));
+    GpuSchedule::Kernels {
+        aligned: Box::new(schedule(&problem, choice)),
+        misaligned: elements.map(|choice| Box::new(schedule(&problem, choice))),
     }
 }
 
@@ -129,11 +155,6 @@ impl<'a> Problem<'a> {
         if g.outer == 1 && !(given && g.inner == 1) {
             return Err("groups are contiguous".into());
         }
-        if g.affine.outer_stride > 0 || !desc.get_norm().is_centred() || desc.has_stream() {
-            return Err(
-                "there are no kernels for elements of a group that lie apart and have parameters of their own".into(),
-            );
-        }
         let narrow = |number: usize, of: &str| {
             let narrow = u32::try_from(number).ok().filter(|number| *number <= i32::MAX as u32);
             narrow.ok_or_else(|| format!("{number} {of} are more than 2³¹"))
@@ -142,6 +163,10 @@ impl<'a> Problem<'a> {
             narrow(g.kept, "groups side by side")?,
             narrow(g.inner, "neighbouring elements of a group")?,
         );
+        let by_row = g.affine.outer_stride > 0;
+        if by_row {
+            narrow(g.outer, "channels")?;
+        }
         let run = g.affine.inner_divisor.map_or(g.inner, |d| d.get()) as u32;
         let has_parameters = desc.get_affine().has_weight();
         Ok(Problem {
@@ -149,6 +174,8 @@ impl<'a> Problem<'a> {
             dtype,
             pass: if backward { Pass::Backward } else { Pass::Forward },
             given,
+            by_row,
+            centred: desc.get_norm().is_centred(),
             activation: desc.get_activation(),
             residual: desc.has_residual(),
             batch: g.batch as u64,
@@ -173,12 +200,17 @@ impl<'a> Problem<'a> {
     }
 
     /// The kernel with the least code that does it.
-    fn listed(&self, width: Width, one: bool) -> Option<&'static Listed> {
+    fn listed(&self, width: Width, tiling: &Tiling) -> Option<&'static Listed> {
+        let kind = match () {
+            () if self.given => Kind::Given,
+            () if self.by_row => Kind::ByRow,
+            () if tiling.parts > 1 => Kind::Wide,
+            () if tiling.lanes == 0 && width == Width::Vector => Kind::Group,
+            () => Kind::Groups,
+        };
         let suits = |listed: &&Listed| {
             let key = &listed.key;
-            (key.pass, key.given, key.width) == (self.pass, self.given, width)
-                && key.one == (one && width == Width::Vector && !self.given)
-                && key.class.has(self.activation)
+            (key.pass, key.kind, key.width) == (self.pass, kind, width) && key.class.has(self.activation)
         };
         listed()
             .iter()
@@ -206,22 +238,31 @@ impl<'a> Problem<'a> {
     }
 }
 
-fn schedule(problem: &Problem<'_>, width: Width) -> Result<Schedule, String> {
-    let shapes::Choice { listed, tiling, teams } = shapes::choose(problem, width)?;
+/// Words of the messages of a team.
+fn words_of_team(pass: Pass, tiling: &Tiling) -> usize {
+    let words = |blocks: u32, places: u32| message_words(blocks, places) as usize;
+    let Tiling { blocks, parts, .. } = *tiling;
+    match pass {
+        Pass::Forward => words(blocks, tiling.groups()),
+        Pass::Backward if parts > 1 => parts as usize * words(blocks / parts, tiling.units()) + words(blocks, 1),
+        Pass::Backward => words(blocks, tiling.units()),
+    }
+}
+
+fn schedule(problem: &Problem<'_>, choice: &shapes::Choice) -> Schedule {
+    let &shapes::Choice {
+        listed, tiling, teams, ..
+    } = choice;
     let kernel = problem.kernel(listed, &tiling, teams * tiling.blocks);
-    let places = match problem.pass {
-        Pass::Forward => tiling.groups(),
-        Pass::Backward => tiling.units(),
-    };
     let messages_bytes = match kernel.resident {
-        true => teams as usize * message_words(tiling.blocks, places) as usize * size_of::<u32>(),
+        true => teams as usize * words_of_team(problem.pass, &tiling) * size_of::<u32>(),
         false => 0,
     };
     let group = problem.rows * u64::from(problem.inner);
     let mut tiles = Tiles {
         tiling,
-        batch: problem.batch,
         group,
+        centred: problem.centred,
         parameters: problem.parameters,
         as_data: problem.as_data,
         messages_bytes,
@@ -229,12 +270,16 @@ fn schedule(problem: &Problem<'_>, width: Width) -> Result<Schedule, String> {
         running: None,
     };
     let (mut kernels, mut workspace_bytes, mut running_bytes) = (vec![kernel], messages_bytes, 0);
-    if problem.pass == Pass::Backward && problem.has_parameters && problem.batch > 1 {
+    let parts = if problem.by_row { teams.into() } else { problem.batch };
+    if problem.pass == Pass::Backward && problem.has_parameters && parts > 1 {
         let start = messages_bytes.next_multiple_of(REGION_BYTES);
-        let bytes = ((problem.batch * problem.parameters) as usize * size_of::<f32>()).next_multiple_of(REGION_BYTES);
-        tiles.shares = Some([start, start + bytes]);
+        let bytes = ((parts * problem.parameters) as usize * size_of::<f32>()).next_multiple_of(REGION_BYTES);
+        tiles.shares = Some(Shares {
+            parts,
+            offsets: [start, start + bytes],
+        });
         workspace_bytes = start + 2 * bytes;
-        kernels.push(gather(problem.dtype, problem.batch, problem.parameters));
+        kernels.push(gather(problem.dtype, parts, problem.parameters));
     }
     if let (Some(channels), true) = (problem.tracked, problem.batch > 1) {
         let start = messages_bytes.next_multiple_of(REGION_BYTES);
@@ -261,11 +306,11 @@ fn schedule(problem: &Problem<'_>, width: Width) -> Result<Schedule, String> {
     };
     let bytes = u128::from(group * u64::from(problem.kept) * problem.batch * u64::from(problem.bytes()));
     let again_bytes = (tensors * bytes * not_kept / u128::from(tiling.accesses)) as u64;
-    Ok(Schedule {
+    Schedule {
         kernels,
         work: Work::Tiles(tiles),
         workspace_bytes,
         running_bytes,
         again_bytes,
-    })
+    }
 }

@@ -1,48 +1,101 @@
 //! How wide a tile is, how many blocks share one, and how much of it shared memory holds.
 
-use isonorm_kernels::tiles::{MOST_UNITS, head_bytes};
+use std::fmt;
+
+use isonorm_kernels::tiles::MOST_UNITS;
 
 use super::super::MOST_BLOCKS;
 use super::super::occupancy::RESERVED_SHARED_BYTES;
 use super::super::tuning::TILES;
 use super::*;
+use crate::plan::explain::counted;
 
 /// A kernel, with tiles and teams.
+#[derive(Clone)]
 pub(super) struct Choice {
     pub(super) listed: &'static Listed,
     pub(super) tiling: Tiling,
     pub(super) teams: u32,
+    /// The time that it takes by the estimate.
+    pub(super) nanoseconds: u64,
 }
 
-/// The fastest, by an estimate of their time.
-pub(super) fn choose(problem: &Problem<'_>, width: Width) -> Result<Choice, String> {
-    let mut best: Result<(u64, Choice), String> = Err("there is no such kernel".into());
-    for (index, &(bytes, share)) in TILES.widths.iter().enumerate() {
-        match of_width(problem, width, bytes, share) {
-            Ok(found) if best.as_ref().is_ok_and(|(least, _)| *least <= found.0) => {}
-            Err(_) if index > 0 => {}
-            found => best = found,
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Tiling {
+            width, blocks, slots, ..
+        } = self.tiling;
+        let counted = |n: u32, what: &str| counted(n as usize, what);
+        let (columns, teams) = (counted(width, "column"), counted(self.teams, "team"));
+        write!(f, "{columns}, {teams} of {}", counted(blocks, "block"))?;
+        match self.tiling.kept {
+            0 => Ok(()),
+            kept if kept < self.tiling.accesses => write!(
+                f,
+                ", {} % kept",
+                100 * u64::from(kept) / u64::from(self.tiling.accesses)
+            ),
+            _ => write!(f, ", {} ahead", counted(slots - 1, "tile")),
         }
     }
-    best.map(|(_, choice)| choice)
 }
 
-/// The fastest with tiles about so wide, of which memory moves so many of a hundred bytes in the time of a hundred.
-fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Result<(u64, Choice), String> {
+/// Shapes for each width of tiles, those that are fastest by the estimate first.
+pub(super) fn choices(problem: &Problem<'_>, width: Width) -> Result<Vec<Choice>, String> {
+    let mut all: Vec<Choice> = Vec::new();
+    let mut declined = None;
+    for &(bytes, share) in TILES.widths {
+        match of_width(problem, width, bytes, share) {
+            // Rows may be narrower than tiles could be.
+            Ok(found) => all.extend(
+                found
+                    .into_iter()
+                    .filter(|new| {
+                        let shape = |choice: &Choice| (choice.tiling, choice.teams);
+                        !all.iter().any(|old| shape(old) == shape(new))
+                    })
+                    .collect::<Vec<_>>(),
+            ),
+            Err(reason) => declined = declined.or(Some(reason)),
+        }
+    }
+    // The first of equals is taken.
+    all.sort_by_key(|choice| choice.nanoseconds);
+    match declined {
+        Some(reason) if all.is_empty() => Err(reason),
+        _ => Ok(all),
+    }
+}
+
+/// Nanoseconds that memory takes for an access of each thread of one block on each multiprocessor, to one tensor, times 100. Those
+/// of single elements take as long.
+fn access(gpu: &GpuProperties) -> u64 {
+    let bytes = f64::from(gpu.sms * THREADS * VECTOR_BYTES);
+    (bytes / gpu.copy_bytes_per_second * 1e11) as u64
+}
+
+/// The fastest for each number of tiles that a block has in shared memory, and of blocks on a multiprocessor: with tiles about so wide, of
+/// which memory moves so many of a hundred bytes in the time of a hundred.
+fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Result<Vec<Choice>, String> {
     let elements = match width {
         Width::Vector => VECTOR_BYTES / problem.bytes(),
         Width::Element => 1,
     };
-    let [tile, lanes] = tile(problem, elements, bytes)?;
-    let one = lanes == 0;
-    if tile / problem.run > MOST_UNITS {
-        let side_by_side = problem.inner / problem.run;
-        return Err(format!(
-            "{side_by_side} parameters of a group side by side are more than {MOST_UNITS}"
-        ));
-    }
-    let listed = problem.listed(width, one).ok_or("there is no such kernel")?;
-    let across = problem.line().div_ceil(tile.into());
+    let [tile, lanes, parts] = match problem.inner / problem.run > MOST_UNITS {
+        true => part(problem, elements, bytes)?,
+        false => {
+            let [tile, lanes] = tile(problem, elements, bytes)?;
+            let units = tile / problem.run;
+            if units > MOST_UNITS {
+                return Err(format!("{units} parameters side by side are more than {MOST_UNITS}"));
+            }
+            [tile, lanes, 1]
+        }
+    };
+    let across = match parts {
+        1 => problem.line().div_ceil(tile.into()),
+        _ => problem.kept.into(),
+    };
     let tiles = u32::try_from(across * problem.batch).map_err(|_| "there are more than 2³² tiles".to_string())?;
     let tiling = Tiling {
         rows: problem.rows,
@@ -50,15 +103,17 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
         inner: problem.inner,
         run: problem.run,
         width: tile,
+        parts,
         across: across as u32,
         tiles,
         groups_of_line: problem.kept,
         lanes,
-        blocks: 1,
+        blocks: parts,
         accesses: 0,
         kept: 0,
         slots: 1,
     };
+    let listed = problem.listed(width, &tiling).ok_or("there is no such kernel")?;
     // Accesses of a thread to a tile, at most, where so many blocks share one.
     let accesses = |blocks: u32| {
         let (all, at_once) = match lanes {
@@ -79,51 +134,95 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
             ..tiling
         };
         let teams = tiles.min(MOST_BLOCKS as u32 / blocks);
-        return Ok((0, Choice { listed, tiling, teams }));
+        // Read and written, by as many blocks as run at once on a multiprocessor.
+        let rounds = (u64::from(teams) * u64::from(blocks)).div_ceil(u64::from(problem.gpu.sms));
+        let steps = u64::from(tiles.div_ceil(teams));
+        let moved = rounds
+            .saturating_mul(2 * u64::from(tiling.accesses))
+            .saturating_mul(steps);
+        return Ok(vec![Choice {
+            listed,
+            tiling,
+            teams,
+            nanoseconds: moved.saturating_mul(access(problem.gpu)) / share,
+        }]);
     }
     let access_bytes = listed.key.access_bytes() * THREADS;
-    // Accesses that shared memory holds, beside so many blocks.
-    let holds = |at_once: u32| {
+    // Accesses of so many that shared memory holds, beside other blocks.
+    let holds = |at_once: u32, accesses: u32| {
         let room = (problem.gpu.shared_bytes_per_sm / at_once).saturating_sub(RESERVED_SHARED_BYTES);
         let room = room.min(problem.gpu.shared_bytes_per_block);
-        let room = room.checked_sub(head_bytes(&tiling, elements))?;
+        let tiling = Tiling { accesses, ..tiling };
+        let room = room.checked_sub(listed.key.head_bytes(&tiling, problem.bytes()))?;
         Some(room / access_bytes)
     };
     let read = u64::from(listed.key.tensors().min(2));
-    let mut best: Option<(u64, Tiling, u32)> = None;
+    let mut best: Vec<(u32, Choice)> = Vec::new();
     for at_once in 1..=most_at_once.min(TILES.blocks_per_sm) {
-        let Some(holds) = holds(at_once) else { continue };
         let resident = at_once * problem.gpu.sms;
         let speed = match (at_once, problem.pass) {
             (1, Pass::Forward) => TILES.alone[0],
             (1, Pass::Backward) => TILES.alone[1],
             _ => 100,
         };
-        for blocks in 1..=resident.min(accesses(1)) {
+        // Of those that have the same columns.
+        for of_part in 1..=(resident / parts).min(accesses(1)) {
+            let blocks = parts * of_part;
             let teams = tiles.min(resident / blocks);
-            let (steps, own) = (tiles.div_ceil(teams), accesses(blocks));
+            let (steps, own) = (tiles.div_ceil(teams), accesses(of_part));
+            let Some(holds) = holds(at_once, own) else { continue };
             // Two tiles where both are held, and there are two.
             let slots = if own <= holds / 2 && steps > 1 { 2 } else { 1 };
             let kept = own.min(holds);
             // Read once or twice, and written once, by all blocks that share a multiprocessor's part of the memory's speed.
             let moved = u64::from(at_once) * ((read + 1) * u64::from(own) + read * u64::from(own - kept));
             let waits = TILES.step[slots as usize - 1] + u64::from(blocks) * TILES.block;
-            let step = moved.saturating_mul(TILES.access * 100 * 100) / (share * speed) + waits;
-            let cost = u64::from(steps).saturating_mul(step);
-            if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
-                let tiling = Tiling {
+            let step = moved.saturating_mul(access(problem.gpu) * 100) / (share * speed) + waits;
+            let new = Choice {
+                listed,
+                tiling: Tiling {
                     blocks,
                     accesses: own,
                     kept,
                     slots,
                     ..tiling
-                };
-                best = Some((cost, tiling, teams));
+                },
+                teams,
+                nanoseconds: u64::from(steps).saturating_mul(step),
+            };
+            match best
+                .iter_mut()
+                .find(|(n, old)| (*n, old.tiling.slots) == (at_once, slots))
+            {
+                Some((_, old)) if new.nanoseconds < old.nanoseconds => *old = new,
+                Some(_) => {}
+                None => best.push((at_once, new)),
             }
         }
     }
-    let (cost, tiling, teams) = best.ok_or("the sums of a tile do not fit shared memory")?;
-    Ok((cost, Choice { listed, tiling, teams }))
+    if best.is_empty() && parts > problem.gpu.sms {
+        let (channels, sms) = (problem.inner, problem.gpu.sms);
+        return Err(format!(
+            "{channels} parameters of a group side by side are too many for {sms} multiprocessors"
+        ));
+    }
+    if best.is_empty() {
+        return Err("the sums of a tile do not fit shared memory".into());
+    }
+    Ok(best.into_iter().map(|(_, choice)| choice).collect())
+}
+
+/// Elements of a row that belong to a part of a group, threads side by side in it, and parts: where a block has no thread for each of the
+/// group's parameters.
+fn part(problem: &Problem<'_>, elements: u32, wanted: u32) -> Result<[u32; 3], String> {
+    let (inner, run) = (problem.inner, problem.run);
+    if !inner.is_multiple_of(elements) || run != 1 {
+        return Err(format!("groups of {inner} neighbouring elements fill no accesses"));
+    }
+    // Wider, where there would be more parts than multiprocessors.
+    let least = inner.div_ceil(problem.gpu.sms).next_multiple_of(elements);
+    let width = (wanted / problem.bytes()).max(least).clamp(elements, MOST_UNITS);
+    Ok([width, width / elements, inner.div_ceil(width)])
 }
 
 /// Elements of a row that belong to a tile, and threads side by side in it: none where a tile is one group.
