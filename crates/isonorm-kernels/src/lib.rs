@@ -24,7 +24,8 @@ pub mod cluster;
 #[cfg(target_arch = "nvptx64")]
 mod entry;
 pub mod grid;
-#[cfg(not(any(target_arch = "nvptx64", test)))]
+// Only where generics are shared between crates: optimized builds would compile them twice.
+#[cfg(all(debug_assertions, not(any(target_arch = "nvptx64", test))))]
 #[doc(hidden)]
 pub mod instances;
 #[cfg(not(target_arch = "nvptx64"))]
