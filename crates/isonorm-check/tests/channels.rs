@@ -39,6 +39,7 @@ fn blend(running: &mut [f64], batch: &[f64], momentum: f64) {
 fn running_statistics_over_a_thousand_steps() {
     const STEPS: u64 = 1000;
     const MOMENTUM: f64 = 0.1;
+    let mut engines = engines("running statistics");
     for problem in [
         "batchnorm x=4x3x3x3",
         "batchnorm x=4x3x3x3 layout=nhwc",
@@ -46,7 +47,6 @@ fn running_statistics_over_a_thousand_steps() {
         "instancenorm x=3x2x5 affine=full layout=nlc",
     ] {
         let case = parsed(&format!("{problem} pass=train data=offset:3"));
-        let mut engines = engines("running statistics");
         let mut running: Vec<Option<Running>> = vec![None; engines.len()];
         let mut expected: Option<[Vec<f64>; 2]> = None;
         for seed in 0..STEPS {

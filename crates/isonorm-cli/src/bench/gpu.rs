@@ -12,7 +12,7 @@ use super::case::{MOMENTUM, TURNS, saved, take_turn};
 use super::random;
 use super::record::{Alternative, GpuRow, Row};
 use crate::call::GpuCall;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::gbps;
 use crate::measure::{least, median, spread};
 
@@ -35,15 +35,18 @@ pub(super) fn measure(desc: &NormDesc, stream: &Stream, host: &Device, min_time:
     measure_as(&stream.device().plan(desc)?, stream, host, min_time)
 }
 
-/// Measures every way of carrying a problem out.
+/// Measures every way of carrying a problem out; those that the GPU has no room for are left out.
 pub(super) fn alternatives(desc: &NormDesc, stream: &Stream, host: &Device, min_time: Duration) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for plan in stream.device().alternatives(desc)? {
-        let mut row = measure_as(&plan, stream, host, min_time)?;
+    for (number, plan) in stream.device().alternatives(desc)?.into_iter().enumerate() {
+        let mut row = match measure_as(&plan, stream, host, min_time) {
+            Err(Error::Isonorm(isonorm::Error::Unsupported { .. })) if number > 0 => continue,
+            measured => measured?,
+        };
         let taken = plan.candidates().iter().find(|candidate| candidate.declined.is_none());
         if let (Some(gpu), Some(taken)) = (&mut row.gpu, taken) {
             gpu.alternative = Some(Alternative {
-                number: rows.len(),
+                number,
                 shape: taken.shape.clone(),
                 estimate_s: taken.estimate,
             });
