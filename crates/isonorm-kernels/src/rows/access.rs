@@ -171,6 +171,13 @@ pub trait Access {
     /// `place` may be read, and is aligned to the width.
     unsafe fn load<T: Data>(place: *const T) -> Self::Raw<T>;
 
+    /// Loads data for the last time: no cache need keep it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`load`](Access::load).
+    unsafe fn load_done<T: Data>(place: *const T) -> Self::Raw<T>;
+
     /// Loads parameters of the data's type.
     ///
     /// # Safety
@@ -201,6 +208,13 @@ pub trait Access {
     ///
     /// As for [`load`](Access::load) and [`keep`](Access::keep).
     unsafe fn fetch<T: Data>(place: Shared<u32>, from: *const T);
+
+    /// The same of what is read again soon: the last-level cache keeps it as long as it can.
+    ///
+    /// # Safety
+    ///
+    /// As for [`fetch`](Access::fetch).
+    unsafe fn fetch_keep<T: Data>(place: Shared<u32>, from: *const T);
 
     /// What [`keep`](Access::keep) or [`fetch`](Access::fetch) has kept.
     ///
@@ -241,6 +255,12 @@ impl Access for Vectors {
     }
 
     #[inline(always)]
+    unsafe fn load_done<T: Data>(place: *const T) -> [u32; 4] {
+        // SAFETY: the caller's.
+        unsafe { simt::load_128_done(place.cast()) }
+    }
+
+    #[inline(always)]
     unsafe fn load_keep<T: Data>(place: *const T) -> [u32; 4] {
         // SAFETY: the caller's.
         unsafe { simt::load_128_keep(place.cast()) }
@@ -264,6 +284,12 @@ impl Access for Vectors {
     unsafe fn fetch<T: Data>(place: Shared<u32>, from: *const T) {
         // SAFETY: the caller's.
         unsafe { simt::copy_async(place, from.cast()) };
+    }
+
+    #[inline(always)]
+    unsafe fn fetch_keep<T: Data>(place: Shared<u32>, from: *const T) {
+        // SAFETY: the caller's.
+        unsafe { simt::copy_async_keep(place, from.cast()) };
     }
 
     #[inline(always)]
@@ -302,6 +328,12 @@ impl Access for Elements {
     }
 
     #[inline(always)]
+    unsafe fn load_done<T: Data>(place: *const T) -> T {
+        // SAFETY: the caller's.
+        unsafe { T::load(place) }
+    }
+
+    #[inline(always)]
     unsafe fn load_keep<T: Data>(place: *const T) -> T {
         // SAFETY: the caller's.
         unsafe { T::load_keep(place) }
@@ -325,6 +357,12 @@ impl Access for Elements {
     unsafe fn fetch<T: Data>(place: Shared<u32>, from: *const T) {
         // SAFETY: the caller's.
         unsafe { Self::keep(place, Self::load(from)) };
+    }
+
+    #[inline(always)]
+    unsafe fn fetch_keep<T: Data>(place: Shared<u32>, from: *const T) {
+        // SAFETY: the caller's.
+        unsafe { Self::fetch(place, from) };
     }
 
     #[inline(always)]
