@@ -62,11 +62,8 @@ impl Module {
             "rows_gather" => Some(64),
             "rows_sweeps_plain" | "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),
             // Eight columns of an access, each with sums of its own and what z needs, take more.
-            "tiles_forward" | "tiles_backward_piecewise" if more > 0 => None,
-            // A few registers more than two blocks leave, too.
-            "tiles_backward" => None,
-            tiles if tiles.starts_with("tiles") && kernel == "wide" => None,
-            tiles if tiles.starts_with("tiles_backward") && kernel == "by_row" => None,
+            "tiles_forward" | "tiles_backward" | "tiles_backward_piecewise" if more > 0 => None,
+            "tiles_backward" if kernel == "by_row" => None,
             // Two blocks on a multiprocessor.
             tiles if tiles.starts_with("tiles") && kernel != "given" => Some(128),
             _ => None,

@@ -171,13 +171,6 @@ pub trait Access {
     /// `place` may be read, and is aligned to the width.
     unsafe fn load<T: Data>(place: *const T) -> Self::Raw<T>;
 
-    /// Loads data for the last time: no cache need keep it.
-    ///
-    /// # Safety
-    ///
-    /// As for [`load`](Access::load).
-    unsafe fn load_done<T: Data>(place: *const T) -> Self::Raw<T>;
-
     /// Loads parameters of the data's type.
     ///
     /// # Safety
@@ -208,13 +201,6 @@ pub trait Access {
     ///
     /// As for [`load`](Access::load) and [`keep`](Access::keep).
     unsafe fn fetch<T: Data>(place: Shared<u32>, from: *const T);
-
-    /// The same of what is read again soon: the last-level cache keeps it as long as it can.
-    ///
-    /// # Safety
-    ///
-    /// As for [`fetch`](Access::fetch).
-    unsafe fn fetch_keep<T: Data>(place: Shared<u32>, from: *const T);
 
     /// What [`keep`](Access::keep) or [`fetch`](Access::fetch) has kept.
     ///
@@ -255,12 +241,6 @@ impl Access for Vectors {
     }
 
     #[inline(always)]
-    unsafe fn load_done<T: Data>(place: *const T) -> [u32; 4] {
-        // SAFETY: the caller's.
-        unsafe { simt::load_128_done(place.cast()) }
-    }
-
-    #[inline(always)]
     unsafe fn load_keep<T: Data>(place: *const T) -> [u32; 4] {
         // SAFETY: the caller's.
         unsafe { simt::load_128_keep(place.cast()) }
@@ -284,12 +264,6 @@ impl Access for Vectors {
     unsafe fn fetch<T: Data>(place: Shared<u32>, from: *const T) {
         // SAFETY: the caller's.
         unsafe { simt::copy_async(place, from.cast()) };
-    }
-
-    #[inline(always)]
-    unsafe fn fetch_keep<T: Data>(place: Shared<u32>, from: *const T) {
-        // SAFETY: the caller's.
-        unsafe { simt::copy_async_keep(place, from.cast()) };
     }
 
     #[inline(always)]
@@ -328,12 +302,6 @@ impl Access for Elements {
     }
 
     #[inline(always)]
-    unsafe fn load_done<T: Data>(place: *const T) -> T {
-        // SAFETY: the caller's.
-        unsafe { T::load(place) }
-    }
-
-    #[inline(always)]
     unsafe fn load_keep<T: Data>(place: *const T) -> T {
         // SAFETY: the caller's.
         unsafe { T::load_keep(place) }
@@ -357,12 +325,6 @@ impl Access for Elements {
     unsafe fn fetch<T: Data>(place: Shared<u32>, from: *const T) {
         // SAFETY: the caller's.
         unsafe { Self::keep(place, Self::load(from)) };
-    }
-
-    #[inline(always)]
-    unsafe fn fetch_keep<T: Data>(place: Shared<u32>, from: *const T) {
-        // SAFETY: the caller's.
-        unsafe { Self::fetch(place, from) };
     }
 
     #[inline(always)]

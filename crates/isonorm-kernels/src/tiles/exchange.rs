@@ -6,7 +6,6 @@
 
 use super::{THREADS, areas};
 use crate::block::{self, Scratch};
-use crate::rows::lanes::unrolled;
 use crate::simt::{self, WARP};
 use crate::warp;
 
@@ -17,9 +16,6 @@ const SLOTS: u32 = 4;
 const WORDS: u32 = 4;
 /// Blocks of which each reads what all have sent.
 const FEW: u32 = 8;
-/// Messages that a thread looks at before it looks at one again: a look takes as long as a few hundred instructions. In gathering, one
-/// for each 32 blocks of a chip with 132 multiprocessors.
-const AT_ONCE: u32 = 5;
 
 /// Words of the messages of a team: for each sum one from each block, and the total.
 #[inline(always)]
@@ -95,9 +91,14 @@ impl Exchange {
         let warps = THREADS / WARP;
         let mut place = self.rank + simt::warp_index() * self.blocks;
         while place < self.places {
-            simt::rolled();
-            // SAFETY: a place for each block.
-            let sums = unsafe { self.added(sent.round, place, simt::lane(), WARP) };
+            let (mut sums, mut from) = ([0.0; 2], simt::lane());
+            while from < self.blocks {
+                // SAFETY: a place for each block.
+                let [first, second]: [f32; 2] =
+                    unsafe { simt::message_wait(self.at(sent.round, place, from), sent.round) };
+                sums = [sums[0] + first, sums[1] + second];
+                from += WARP;
+            }
             let total = warp::sum_pair(sums);
             if simt::lane() == 0 {
                 // SAFETY: the owner's place, whose message there has been received.
@@ -112,8 +113,13 @@ impl Exchange {
     pub fn receive(&self, sent: Sent, scratch: &mut Scratch) -> [f32; 2] {
         let place = simt::thread_index();
         if self.blocks > 1 && self.places == 1 {
-            // SAFETY: a place for each block.
-            let partial = unsafe { self.added(sent.round, 0, place, THREADS) };
+            let (mut partial, mut from) = ([0.0; 2], place);
+            while from < self.blocks {
+                // SAFETY: a place for each block.
+                let [first, second]: [f32; 2] = unsafe { simt::message_wait(self.at(sent.round, 0, from), sent.round) };
+                partial = [partial[0] + first, partial[1] + second];
+                from += THREADS;
+            }
             return block::sum_pair(partial, scratch);
         }
         if place >= self.places {
@@ -127,25 +133,12 @@ impl Exchange {
             // SAFETY: a place for the total.
             return unsafe { simt::message_wait(self.at(sent.round, place, self.blocks), sent.round) };
         }
-        // SAFETY: a place for each block.
-        unsafe { self.added(sent.round, place, 0, 1) }
-    }
-
-    /// The sum of what blocks `first`, `first + step`, … have sent, in this order.
-    #[inline(always)]
-    unsafe fn added(&self, round: u32, place: u32, first: u32, step: u32) -> [f32; 2] {
-        let (mut sums, mut from) = ([0.0; 2], first);
+        let (mut sums, mut from) = ([0.0; 2], 0);
         while from < self.blocks {
-            simt::rolled();
-            let left = (self.blocks - from).div_ceil(step);
-            // SAFETY: the caller's.
-            let received: [[f32; 2]; AT_ONCE as usize] =
-                unsafe { simt::messages_wait(self.at(round, place, from), step * WORDS, left, round) };
-            unrolled::<{ AT_ONCE as usize }>(|k| {
-                let [first, second] = received[k];
-                sums = [sums[0] + first, sums[1] + second];
-            });
-            from += AT_ONCE * step;
+            // SAFETY: a place for each block.
+            let [first, second]: [f32; 2] = unsafe { simt::message_wait(self.at(sent.round, place, from), sent.round) };
+            sums = [sums[0] + first, sums[1] + second];
+            from += 1;
         }
         sums
     }

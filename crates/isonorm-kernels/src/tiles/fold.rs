@@ -53,7 +53,6 @@ unsafe fn columns<L: Lanes>(own: L, tiling: &Tiling, to: Shared<f32>) {
     simt::block_barrier();
     let mut index = simt::warp_index();
     while index < L::LANES {
-        simt::rolled();
         let (from, to) = (OF_THREADS.offset(index * THREADS), to.offset(index));
         // SAFETY: written before the barrier, here and below; a column belongs to one lane.
         unsafe {
@@ -73,10 +72,8 @@ unsafe fn columns<L: Lanes>(own: L, tiling: &Tiling, to: Shared<f32>) {
             } else {
                 let (mut lane, rows) = (simt::lane(), THREADS / lanes);
                 while lane < lanes.get() {
-                    simt::rolled();
                     let (mut sum, mut row) = (0.0, 0);
                     while row < rows {
-                        simt::rolled();
                         sum += simt::shared_load(from.offset(row * lanes.get() + lane));
                         row += 1;
                     }
@@ -96,10 +93,8 @@ unsafe fn units(unit: u32, tiling: &Tiling, from: Shared<f32>) -> [f32; 2] {
     let units = width / at_least_one(unit);
     let mut index = simt::warp_index();
     while index < units {
-        simt::rolled();
         let (mut sums, mut column) = ([0.0; 2], simt::lane());
         while column < unit {
-            simt::rolled();
             let place = from.offset(index * unit + column);
             // SAFETY: written before the caller's barrier.
             let [first, second] = unsafe { [simt::shared_load(place), simt::shared_load(place.offset(width))] };

@@ -7,8 +7,7 @@
 //! they share the columns, too.
 //!
 //! While the sums of a tile are on their way the tile before is finished, and as its elements leave shared memory, those of the
-//! tile after next take their places. What shared memory does not hold passes through it, and is read again, newest first: from the
-//! last-level cache, which is told so, as far as that holds it.
+//! tile after next take their places. What shared memory does not hold is read again, newest first.
 //!
 //! | file | room |
 //! |---|---|
@@ -37,7 +36,6 @@ pub mod tiling;
 
 pub use self::areas::{MOST_SLOTS, MOST_UNITS, head_bytes, row_bytes, sum_bytes};
 pub use self::exchange::message_words;
-pub use self::slots::PART;
 
 use core::marker::PhantomData;
 

@@ -6,7 +6,6 @@
 use core::marker::PhantomData;
 use core::num::NonZero;
 
-use super::slots::PART;
 use super::{Spec, THREADS};
 use crate::rows::access::{Access, Data, Width, width};
 use crate::rows::lanes::unrolled;
@@ -42,7 +41,7 @@ pub struct Tiling {
     pub blocks: u32,
     /// Accesses of a thread to a tile, at most.
     pub accesses: u32,
-    /// Those that shared memory holds: all, or a multiple of [`PART`]; or none.
+    /// Those that shared memory holds: all, or a multiple of four.
     pub kept: u32,
     /// Tiles that shared memory has room for: two, or one, which is finished before the next one comes.
     pub slots: u32,
@@ -94,29 +93,6 @@ pub(super) struct Cursor {
     column: u32,
     /// How many elements behind the tile's first it is.
     pub offset: u64,
-}
-
-/// What a thread has of a tile.
-#[derive(Clone, Copy)]
-pub(super) struct Share {
-    /// Accesses.
-    pub own: u32,
-    /// Those that pass through shared memory, and are read again; the first ones. A multiple of [`PART`], or all.
-    pub passing: u32,
-}
-
-impl Share {
-    /// Accesses of a part, by its number.
-    #[inline(always)]
-    pub fn of_part(&self, part: u32) -> u32 {
-        self.own.saturating_sub(part * PART).min(PART)
-    }
-
-    /// Whether a part is read again.
-    #[inline(always)]
-    pub fn passes(&self, part: u32) -> bool {
-        part * PART < self.passing
-    }
 }
 
 /// A thread's way over tiles.
@@ -244,14 +220,11 @@ impl<'a, S: Spec> Walk<'a, S> {
         (number < self.tiling.tiles.into()).then(|| self.tile(number as u32))
     }
 
-    /// What the thread has of a tile.
+    /// Accesses of the thread to a tile: those that are kept, and all.
     #[inline(always)]
-    pub fn share(&self, tile: Tile) -> Share {
+    pub fn own(&self, tile: Tile) -> [u32; 2] {
         let own = if self.own_column() < tile.width { self.own } else { 0 };
-        let kept = self.tiling.kept;
-        // As many parts as do not stay.
-        let passing = (own.div_ceil(PART).saturating_sub(kept.div_ceil(PART)) * PART).min(own);
-        Share { own, passing }
+        [own.min(self.tiling.kept), own]
     }
 
     /// The column of the thread's accesses, where it has the same of each row; 0 where a tile is one group.
@@ -322,7 +295,6 @@ impl<'a, S: Spec> Walk<'a, S> {
     pub fn at(&self, access: u32) -> Cursor {
         let (mut at, mut left, mut step) = (self.start, access, self.step);
         while left > 0 {
-            simt::rolled();
             if !left.is_multiple_of(2) {
                 at = self.plus(at, step);
             }

@@ -20,13 +20,6 @@ pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
     running.expect(result, Location::caller());
 }
 
-/// The same of what is read again soon: there is no cache.
-#[track_caller]
-pub unsafe fn copy_async_keep<T>(to: Shared<T>, from: *const u32) {
-    // SAFETY: the caller's.
-    unsafe { copy_async(to, from) };
-}
-
 /// Ends the group of the copies that this thread started.
 pub fn copy_commit() {
     let running = current();
@@ -151,17 +144,6 @@ pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
         message = running.expect(running.world().message(address, tag), at);
     }
     message.expect("a thread that is woken has a message").map(T::from_word)
-}
-
-/// Waits for the first `count` of `N` messages, `apart` words from each other; zeros stand for the others.
-#[track_caller]
-pub unsafe fn messages_wait<const N: usize>(place: *const u32, apart: u32, count: u32, tag: u32) -> [[f32; 2]; N] {
-    let mut received = [[0.0; 2]; N];
-    for (k, values) in received.iter_mut().enumerate().take(count as usize) {
-        // SAFETY: the caller's.
-        *values = unsafe { message_wait(place.wrapping_add(k * apart as usize), tag) };
-    }
-    received
 }
 
 /// Lets the next kernel of the stream start; nothing to do where kernels run one after the other.

@@ -58,9 +58,6 @@ pub unsafe fn load_16_keep(place: *const u16) -> u16 {
     u16::from_ne_bytes(global_read(place.addr()))
 }
 
-/// Nothing to do: there is no assembler.
-pub fn rolled() {}
-
 /// 4 bytes, read once.
 #[track_caller]
 pub unsafe fn load_32(place: *const u32) -> u32 {
@@ -76,12 +73,6 @@ pub unsafe fn load_32_keep(place: *const u32) -> u32 {
 /// 16 bytes, read once.
 #[track_caller]
 pub unsafe fn load_128(place: *const u32) -> [u32; 4] {
-    words(global_read(place.addr()))
-}
-
-/// 16 bytes, read for the last time.
-#[track_caller]
-pub unsafe fn load_128_done(place: *const u32) -> [u32; 4] {
     words(global_read(place.addr()))
 }
 

@@ -101,24 +101,6 @@ load_128! {
     load_128_keep = "ld.global.nc.L1::evict_last.v4.u32";
 }
 
-/// 16 bytes, read for the last time: the last-level cache need not keep them.
-///
-/// # Safety
-///
-/// As for [`load_128`].
-#[inline(always)]
-pub unsafe fn load_128_done(place: *const u32) -> [u32; 4] {
-    let (a, b, c, d);
-    // A constant policy: one that threads choose has to go through a register that a warp has in common.
-    // SAFETY: the caller's.
-    unsafe {
-        asm!("{{", ".reg .b64 policy;", "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;",
-            "ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {{{}, {}, {}, {}}}, [{}], policy;", "}}", out(reg32) a, out(reg32) b,
-            out(reg32) c, out(reg32) d, in(reg64) place, options(nostack, preserves_flags, readonly));
-    }
-    [a, b, c, d]
-}
-
 macro_rules! store {
     ($($(#[$doc:meta])* $name:ident($type:ty) = $class:ident $ptx:literal;)*) => {$(
         $(#[$doc])*
@@ -154,13 +136,6 @@ pub unsafe fn store_128(place: *mut u32, value: [u32; 4]) {
         asm!("st.global.L1::no_allocate.v4.u32 [{}], {{{}, {}, {}, {}}};", in(reg64) place, in(reg32) a, in(reg32) b,
             in(reg32) c, in(reg32) d, options(nostack, preserves_flags));
     }
-}
-
-/// In a loop, first of all: the assembler is not to unroll it, which takes it registers and the cache for instructions.
-#[inline(always)]
-pub fn rolled() {
-    // SAFETY: no operand.
-    unsafe { asm!(".pragma \"nounroll\";", options(nomem, nostack, preserves_flags)) };
 }
 
 /// A value of the block's shared memory.

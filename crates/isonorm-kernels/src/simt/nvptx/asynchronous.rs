@@ -3,7 +3,6 @@
 use core::arch::asm;
 
 use super::alone::{address, peer_address};
-use crate::rows::lanes::unrolled;
 use crate::simt::{Shared, Transfer, Word};
 
 /// Starts a copy of 16 bytes from global to shared memory, part of the thread's next group.
@@ -16,22 +15,6 @@ pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
     // SAFETY: the caller's.
     unsafe {
         asm!("cp.async.cg.shared.global [{}], [{}], 16;", in(reg32) address(to), in(reg64) from,
-            options(nostack, preserves_flags));
-    }
-}
-
-/// The same of what is read again soon: the last-level cache keeps it as long as it can.
-///
-/// # Safety
-///
-/// As for [`copy_async`].
-#[inline(always)]
-pub unsafe fn copy_async_keep<T>(to: Shared<T>, from: *const u32) {
-    // A constant policy: one that threads choose has to go through a register that a warp has in common.
-    // SAFETY: the caller's.
-    unsafe {
-        asm!("{{", ".reg .b64 policy;", "createpolicy.fractional.L2::evict_last.b64 policy, 1.0;",
-            "cp.async.cg.shared.global.L2::cache_hint [{}], [{}], 16, policy;", "}}", in(reg32) address(to), in(reg64) from,
             options(nostack, preserves_flags));
     }
 }
@@ -201,42 +184,6 @@ pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
         }
         if (first >> 32) as u32 == tag && (second >> 32) as u32 == tag {
             return [T::from_word(first as u32), T::from_word(second as u32)];
-        }
-    }
-}
-
-/// Waits for the first `count` of `N` messages, `apart` words from each other, all of which are looked at before one is looked at
-/// again; zeros stand for the others.
-///
-/// # Safety
-///
-/// As for [`message_wait`], of each.
-#[inline(always)]
-pub unsafe fn messages_wait<const N: usize>(place: *const u32, apart: u32, count: u32, tag: u32) -> [[f32; 2]; N] {
-    let mut seen = [[u64::from(tag) << 32; 2]; N];
-    unrolled::<N>(|k| {
-        if (k as u32) < count {
-            seen[k] = [0; 2];
-        }
-    });
-    loop {
-        let mut all = true;
-        unrolled::<N>(|k| {
-            let [first, second] = seen[k];
-            if (first >> 32) as u32 != tag || (second >> 32) as u32 != tag {
-                all = false;
-                let from = place.wrapping_add(k * apart as usize);
-                let (first, second): (u64, u64);
-                // SAFETY: the caller's.
-                unsafe {
-                    asm!("ld.relaxed.gpu.global.v2.u64 {{{}, {}}}, [{}];", out(reg64) first, out(reg64) second,
-                        in(reg64) from, options(nostack, preserves_flags));
-                }
-                seen[k] = [first, second];
-            }
-        });
-        if all {
-            return seen.map(|values| values.map(|value| f32::from_bits(value as u32)));
         }
     }
 }

@@ -6,12 +6,10 @@ use super::{Numbers, Pass, Raw};
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::lanes::{Lanes, unrolled};
-use crate::simt;
 use crate::tiles::Spec;
 use crate::tiles::columns::Map;
 use crate::tiles::row::Row;
-use crate::tiles::slots::Place;
-use crate::tiles::tiling::{Cursor, Share, Tile};
+use crate::tiles::tiling::{Cursor, Tile};
 
 /// Some accesses to each tensor, as they came.
 pub(super) struct Loaded<R, const N: usize> {
@@ -22,7 +20,7 @@ pub(super) struct Loaded<R, const N: usize> {
 
 impl<R: Copy, const N: usize> Loaded<R, N> {
     #[inline(always)]
-    pub fn nothing(nothing: R) -> Self {
+    fn nothing(nothing: R) -> Self {
         Self {
             x: [nothing; N],
             dy: [nothing; N],
@@ -43,83 +41,66 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         base.wrapping_add((tile.start + at.offset) as usize)
     }
 
-    /// Sets an access of a part on its way, from a place in the tile, which is moved behind it.
+    /// Sets an access on its way to a slot.
     #[inline(always)]
-    pub(super) unsafe fn fetch_one(&self, tile: Tile, at: &mut Cursor, (place, access): (Place, u32), passes: bool) {
+    pub(super) unsafe fn fetch_one(&self, tile: Tile, at: Cursor, (slot, access): (u32, u32)) {
         let args = self.args;
         // SAFETY: the caller's: the tile has this place, and what was in the slot has been used.
         unsafe {
-            let from = self.place(args.x, tile, *at);
-            self.slots.fetch(place, 0, access, from, passes);
-            let from = self.place(args.dy, tile, *at);
-            self.slots.fetch(place, 1, access, from, passes);
+            self.slots.fetch(slot, 0, access, self.place(args.x, tile, at));
+            self.slots.fetch(slot, 1, access, self.place(args.dy, tile, at));
             if self.has_residual() {
-                let from = self.place(args.residual, tile, *at);
-                self.slots.fetch(place, 2, access, from, passes);
+                self.slots.fetch(slot, 2, access, self.place(args.residual, tile, at));
             }
         }
-        *at = self.walk.next(*at);
     }
 
-    /// Sets a part of a tile on its way, from a place in the tile on, which is moved behind it.
     #[inline(always)]
-    pub(super) unsafe fn fetch_part(&self, (tile, share, part): (Tile, Share, u32), at: &mut Cursor, place: Place) {
-        let (count, mut access) = (share.of_part(part), 0);
-        while access < count {
-            simt::rolled();
+    pub(super) unsafe fn fetch_tile(&self, tile: Tile, slot: u32) {
+        let ([kept, _], mut at, mut access) = (self.walk.own(tile), self.walk.start(), 0);
+        while access < kept {
             // SAFETY: the caller's.
-            unsafe { self.fetch_one(tile, at, (place, access), share.passes(part)) };
+            unsafe { self.fetch_one(tile, at, (slot, access)) };
+            at = self.walk.next(at);
             access += 1;
         }
-        simt::copy_commit();
     }
 
-    /// Some accesses of a part that has come.
+    /// Some accesses that have come to a slot.
     #[inline(always)]
-    pub(super) unsafe fn kept<const M: usize>(&self, place: Place, access: u32) -> Loaded<Raw<T, S>, M> {
+    pub(super) unsafe fn kept<const M: usize>(&self, (slot, access): (u32, u32)) -> Loaded<Raw<T, S>, M> {
         let mut loaded = Loaded::nothing(S::Access::nothing::<T>());
         unrolled::<M>(|k| {
             let access = access + k as u32;
             // SAFETY: the caller's.
             unsafe {
-                loaded.x[k] = self.slots.part::<T>(place, 0, access);
-                loaded.dy[k] = self.slots.part::<T>(place, 1, access);
+                loaded.x[k] = self.slots.part::<T>(slot, 0, access);
+                loaded.dy[k] = self.slots.part::<T>(slot, 1, access);
                 if self.has_residual() {
-                    loaded.residual[k] = self.slots.part::<T>(place, 2, access);
+                    loaded.residual[k] = self.slots.part::<T>(slot, 2, access);
                 }
             }
         });
         loaded
     }
 
-    /// Loads some accesses from a place on, which is moved behind them; for the last time, or not.
+    /// Loads some accesses from a place on, which is moved behind them.
     #[inline(always)]
-    pub(super) unsafe fn load<const M: usize>(&self, tile: Tile, at: &mut Cursor, last: bool) -> Loaded<Raw<T, S>, M> {
+    pub(super) unsafe fn load<const M: usize>(&self, tile: Tile, at: &mut Cursor) -> Loaded<Raw<T, S>, M> {
         let args = self.args;
         let mut loaded = Loaded::nothing(S::Access::nothing::<T>());
         unrolled::<M>(|k| {
             // SAFETY: the caller's: the tile has these places.
             unsafe {
-                loaded.x[k] = Self::load_one(self.place(args.x, tile, *at), last);
-                loaded.dy[k] = Self::load_one(self.place(args.dy, tile, *at), last);
+                loaded.x[k] = S::Access::load(self.place(args.x, tile, *at));
+                loaded.dy[k] = S::Access::load(self.place(args.dy, tile, *at));
                 if self.has_residual() {
-                    loaded.residual[k] = Self::load_one(self.place(args.residual, tile, *at), last);
+                    loaded.residual[k] = S::Access::load(self.place(args.residual, tile, *at));
                 }
             }
             *at = self.walk.next(*at);
         });
         loaded
-    }
-
-    #[inline(always)]
-    unsafe fn load_one(place: *const T, last: bool) -> Raw<T, S> {
-        // SAFETY: the caller's.
-        unsafe {
-            match last {
-                true => S::Access::load_done(place),
-                false => S::Access::load(place),
-            }
-        }
     }
 
     /// g of an access.

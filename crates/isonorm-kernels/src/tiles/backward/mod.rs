@@ -24,8 +24,8 @@ use super::columns::{self, Map};
 use super::exchange::{Exchange, Sent, message_words};
 use super::fold;
 use super::row::Rows;
-use super::slots::{PART, Place, Slots};
-use super::tiling::{Tile, Tiling, Walk};
+use super::slots::{Slots, wait};
+use super::tiling::{Tiling, Walk};
 use crate::block::{self, Scratch};
 use crate::rows::access::{Access, Data, width};
 use crate::rows::epilogue::{Epilogue, Told};
@@ -94,8 +94,7 @@ pub unsafe fn backward<T: Data, S: Spec, const N: usize>(args: &Args<T>) {
 #[derive(Clone, Copy)]
 struct Before {
     number: u32,
-    /// Of its first part.
-    place: Place,
+    slot: u32,
     sent: Sent,
     /// Of a part of a group: what it adds to those of the group.
     of_group: Sent,
@@ -153,11 +152,11 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         let [mut exchange, mut of_groups] = self.exchanges();
         // With one slot a tile is finished before the next one comes.
         let stay = tiling.slots > 1;
+        let behind = tiling.slots.max(1) - 1 - u32::from(stay);
         let mut ahead = 0;
         while ahead < tiling.slots {
-            simt::rolled();
             // SAFETY: the caller's.
-            unsafe { self.fetch(walk.team.saturating_add(ahead * walk.teams), Place::first_of(ahead)) };
+            unsafe { self.fetch(walk.team.saturating_add(ahead * walk.teams), ahead) };
             ahead += 1;
         }
         if S::BY_ROW {
@@ -167,13 +166,11 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
                 self.sums_of_rows().clear();
             }
         }
-        // Of two slots, each has room for all parts, and starts with its first place again.
-        let (mut number, mut place) = (walk.team, Place::first_of(0));
+        let (mut number, mut slot) = (walk.team, 0);
         // SAFETY: as above.
         let mut coming = unsafe { self.unit(number) };
         let mut before: Option<Before> = None;
         loop {
-            simt::rolled();
             let is_tile = number < tiling.tiles;
             let mut next = None;
             if is_tile {
@@ -182,20 +179,20 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
                 unsafe {
                     coming = self.unit(number.saturating_add(walk.teams));
                     self.tell(&unit, [0.0; 2]);
-                    let sums = self.sums(walk.tile(number), place);
-                    let own = fold::pairs(sums, tiling.run, tiling, &mut scratch);
-                    let sent = exchange.send(place.slot, own);
+                    wait(behind);
+                    let own = self.sums(number, slot, &mut scratch);
+                    let sent = exchange.send(slot, own);
                     let of_group = match S::WIDE {
                         true => {
                             let weight = [unit.rstd * unit.weight, unit.weight];
                             let own = [own[0] * weight[0], own[1] * weight[1]];
-                            of_groups.send(place.slot, block::sum_pair(own, &mut scratch))
+                            of_groups.send(slot, block::sum_pair(own, &mut scratch))
                         }
                         false => sent,
                     };
                     next = Some(Before {
                         number,
-                        place,
+                        slot,
                         sent,
                         of_group,
                     });
@@ -209,10 +206,7 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             }
             if let Some(before) = before {
                 // SAFETY: as above.
-                let behind = unsafe { self.finish(&before, [&exchange, &of_groups], &mut scratch) };
-                if !stay {
-                    place = behind;
-                }
+                unsafe { self.finish(&before, [&exchange, &of_groups], &mut scratch) };
             }
             if !is_tile {
                 break;
@@ -223,9 +217,7 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
                     exchange.gather(before.sent);
                 }
             }
-            if stay {
-                place = Place::first_of(1 - place.slot);
-            }
+            slot = if slot + 1 < tiling.slots { slot + 1 } else { 0 };
             number = number.saturating_add(walk.teams);
         }
         if S::BY_ROW {
@@ -235,20 +227,14 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         }
     }
 
-    /// Sets a tile's first parts on their way, as many as a slot has; nothing where there is none.
+    /// Sets what is kept of a tile on its way to a slot; nothing where there is none.
     #[inline(always)]
-    unsafe fn fetch(&self, number: u32, place: Place) {
+    unsafe fn fetch(&self, number: u32, slot: u32) {
         if number < self.args.tiling.tiles {
-            let tile = self.walk.tile(number);
-            let (share, mut at, mut place, mut part) = (self.walk.share(tile), self.walk.start(), place, 0);
-            while part < self.slots.parts() {
-                simt::rolled();
-                // SAFETY: the tile has these places, and nothing has come to the slot's yet.
-                unsafe { self.fetch_part((tile, share, part), &mut at, place) };
-                place = self.slots.next(place);
-                part += 1;
-            }
+            // SAFETY: nothing has come to the slot yet.
+            unsafe { self.fetch_tile(self.walk.tile(number), slot) };
         }
+        simt::copy_commit();
     }
 
     /// Tells all threads about the thread's unit, with two numbers more, when all have read what was told before. Ends with a barrier.
@@ -262,58 +248,43 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         simt::block_barrier();
     }
 
-    /// The thread's sums of g · (x − mean) and of g, of parts as they come; a part that passes makes room for another.
+    /// The block's sums of g · (x − mean) and of g: of the thread's unit.
     #[inline(always)]
-    unsafe fn sums(&self, tile: Tile, place: Place) -> [Numbers<T, S>; 2] {
-        let (share, in_slot) = (self.walk.share(tile), self.slots.parts());
+    unsafe fn sums(&self, number: u32, slot: u32, scratch: &mut Scratch) -> [f32; 2] {
+        let (tiling, tile) = (&self.args.tiling, self.walk.tile(number));
         // SAFETY: told before a barrier.
         let map = unsafe { Map::<Numbers<T, S>>::told(&self.walk) };
         let mut sums = [Numbers::<T, S>::splat(0.0); 2];
-        // SAFETY: the tile has these places, or they have come.
+        let ([kept, own], mut access) = (self.walk.own(tile), 0);
+        // SAFETY: it has come, or the tile has these places.
         unsafe {
-            if in_slot == 0 {
-                let (mut at, mut access) = (self.walk.start(), 0);
-                while access < share.own {
-                    simt::rolled();
-                    let loaded = self.load(tile, &mut at, false);
-                    self.add::<1>(&mut sums, access, &loaded, &map);
-                    access += 1;
-                }
-                return sums;
+            while N > 1 && access + N as u32 <= kept {
+                self.add::<N>(&mut sums, access, &self.kept((slot, access)), &map);
+                access += N as u32;
             }
-            let (mut place, mut access) = (place, 0);
-            let mut coming = match share.passing {
-                0 => self.walk.start(),
-                _ => self.walk.at(in_slot * PART),
-            };
-            while access < share.own {
-                simt::rolled();
-                if access.is_multiple_of(PART) {
-                    self.slots.wait();
-                }
-                if N > 1 && access + N as u32 <= share.own {
-                    self.add::<N>(&mut sums, access, &self.kept(place, access % PART), &map);
+            while access < kept {
+                self.add::<1>(&mut sums, access, &self.kept((slot, access)), &map);
+                access += 1;
+            }
+            if access < own {
+                let mut at = self.walk.at(access);
+                while N > 1 && access + N as u32 <= own {
+                    self.add::<N>(&mut sums, access, &self.load(tile, &mut at), &map);
                     access += N as u32;
-                } else {
-                    self.add::<1>(&mut sums, access, &self.kept(place, access % PART), &map);
+                }
+                while access < own {
+                    self.add::<1>(&mut sums, access, &self.load(tile, &mut at), &map);
                     access += 1;
                 }
-                if access.is_multiple_of(PART) {
-                    let part = access / PART - 1 + in_slot;
-                    self.fetch_part((tile, share, part), &mut coming, place);
-                    place = self.slots.next(place);
-                }
-            }
-            if !share.own.is_multiple_of(PART) {
-                simt::copy_commit();
             }
         }
-        sums
+        // SAFETY: shared memory is the kernel's.
+        unsafe { fold::pairs(sums, tiling.run, tiling, scratch) }
     }
 
-    /// Finishes a tile whose sums have been sent, and sets the one on its way that takes its place, from the place on that is returned.
+    /// Finishes a tile whose sums have been sent, and sets the one on its way that takes its place.
     #[inline(always)]
-    unsafe fn finish(&self, before: &Before, [exchange, of_groups]: [&Exchange; 2], scratch: &mut Scratch) -> Place {
+    unsafe fn finish(&self, before: &Before, [exchange, of_groups]: [&Exchange; 2], scratch: &mut Scratch) {
         let (tiling, walk) = (&self.args.tiling, &self.walk);
         let tile = walk.tile(before.number);
         // SAFETY: the caller's, here and below.
@@ -343,70 +314,36 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
                 let place = OF_UNITS.offset(k * MOST_UNITS);
                 columns::told::<Numbers<T, S>, S>(walk, place, tiling.run)
             });
-            self.finish_others(tile, &map, of_dx);
-            self.finish_kept(before, tile, &map, of_dx)
-        }
-    }
-
-    /// What shared memory does not hold, newest first.
-    #[inline(always)]
-    unsafe fn finish_others(&self, tile: Tile, map: &Map<Numbers<T, S>>, of_dx: [Numbers<T, S>; 2]) {
-        let mut left = self.walk.share(tile).passing;
-        if left == 0 {
-            return;
-        }
-        let mut at = self.walk.at(left);
-        while left > 0 {
-            simt::rolled();
-            left -= 1;
-            at = self.walk.back::<1>(at);
-            // SAFETY: the tile has this place.
-            unsafe {
-                let loaded: Loaded<_, 1> = self.load(tile, &mut at.clone(), true);
-                self.store((tile, left), at, &loaded, map, of_dx);
-            }
-        }
-    }
-
-    /// What shared memory holds of a tile; the tile that comes to its slot takes its places, from the one on that is returned.
-    #[inline(always)]
-    unsafe fn finish_kept(
-        &self,
-        before: &Before,
-        tile: Tile,
-        map: &Map<Numbers<T, S>>,
-        of_dx: [Numbers<T, S>; 2],
-    ) -> Place {
-        let (walk, places) = (&self.walk, self.slots.parts() * PART);
-        let share = walk.share(tile);
-        let coming = walk.coming(before.number).map(|coming| (coming, walk.share(coming)));
-        let of_coming = coming.map_or(0, |(_, share)| share.own);
-        let behind = self.slots.further(before.place, share.passing / PART);
-        let (mut place, mut at, mut here, mut index) = (behind, walk.at(share.passing), walk.start(), 0);
-        while index < places {
-            simt::rolled();
-            let (access, has) = (share.passing + index, share.passing + index < share.own);
-            // SAFETY: what has come, and places that the tiles have.
-            unsafe {
-                let mut loaded = Loaded::nothing(S::Access::nothing::<T>());
-                if has {
-                    loaded = self.kept::<1>(place, index % PART);
-                }
-                if let Some((coming, share)) = coming.filter(|_| index < of_coming) {
-                    let turn = (place, index % PART);
-                    self.fetch_one(coming, &mut here, turn, share.passes(index / PART));
-                }
-                if has {
-                    self.store((tile, access), at, &loaded, map, of_dx);
-                    at = walk.next(at);
+            let [kept, own] = walk.own(tile);
+            let mut left = own - kept;
+            if left > 0 {
+                let mut at = walk.at(own);
+                while left > 0 {
+                    left -= 1;
+                    at = walk.back::<1>(at);
+                    let loaded: Loaded<_, 1> = self.load(tile, &mut at.clone());
+                    self.store((tile, kept + left), at, &loaded, &map, of_dx);
                 }
             }
-            index += 1;
-            if index.is_multiple_of(PART) {
-                simt::copy_commit();
-                place = self.slots.next(place);
+            let coming = walk.coming(before.number);
+            match coming {
+                // Of a narrow tile.
+                Some(coming) if kept == 0 => self.fetch_tile(coming, before.slot),
+                _ => {
+                    let coming = coming.filter(|coming| walk.own_column() < coming.width);
+                    let (mut at, mut access) = (walk.start(), 0);
+                    while access < kept {
+                        let loaded: Loaded<_, 1> = self.kept((before.slot, access));
+                        if let Some(coming) = coming {
+                            self.fetch_one(coming, at, (before.slot, access));
+                        }
+                        self.store((tile, access), at, &loaded, &map, of_dx);
+                        at = walk.next(at);
+                        access += 1;
+                    }
+                }
             }
         }
-        behind
+        simt::copy_commit();
     }
 }

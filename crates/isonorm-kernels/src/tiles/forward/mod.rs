@@ -13,7 +13,6 @@
 
 mod finish;
 mod statistics;
-mod sums;
 
 use isonorm_math::{Normalizer, Real};
 
@@ -24,12 +23,12 @@ use super::columns::{self, Map};
 use super::exchange::{Exchange, Sent};
 use super::fold;
 use super::row::Rows;
-use super::slots::{PART, Place, Slots};
-use super::tiling::{Cursor, Share, Tile, Tiling, Walk};
+use super::slots::{Slots, wait};
+use super::tiling::{Cursor, Tile, Tiling, Walk};
 use crate::block::Scratch;
 use crate::rows::access::{Access, Data, width};
 use crate::rows::epilogue::Told;
-use crate::rows::lanes::unrolled;
+use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::{Affine, at_least_one};
 use crate::simt;
 
@@ -103,8 +102,7 @@ pub unsafe fn forward<T: Data, S: Spec, const N: usize>(args: &Args<T>) {
 #[derive(Clone, Copy)]
 struct Before {
     number: u32,
-    /// Of its first part.
-    place: Place,
+    slot: u32,
     sent: Sent,
 }
 
@@ -137,7 +135,6 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         let (args, tiling) = (self.args, &self.args.tiling);
         let mut number = self.walk.team;
         while number < tiling.tiles {
-            simt::rolled();
             let tile = self.walk.tile(number);
             // SAFETY: the caller's: a number for each parameter.
             unsafe {
@@ -164,6 +161,7 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         let mut exchange = Exchange::new(args.messages, walk.team, team, tiling.groups());
         // With one slot a tile is finished before the next one comes.
         let stay = tiling.slots > 1;
+        let behind = tiling.slots.max(1) - 1 - u32::from(stay);
         // SAFETY: the caller's.
         unsafe {
             self.place_samples();
@@ -173,18 +171,15 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         }
         let mut ahead = 0;
         while ahead < tiling.slots {
-            simt::rolled();
             // SAFETY: as above.
-            unsafe { self.fetch(walk.team.saturating_add(ahead * walk.teams), Place::first_of(ahead)) };
+            unsafe { self.fetch(walk.team.saturating_add(ahead * walk.teams), ahead) };
             ahead += 1;
         }
-        // Of two slots, each has room for all parts, and starts with its first place again.
-        let (mut number, mut place) = (walk.team, Place::first_of(0));
+        let (mut number, mut slot) = (walk.team, 0);
         // SAFETY: as above.
         let mut about = mean_of_sample(unsafe { self.sample(number) });
         let mut before: Option<Before> = None;
         loop {
-            simt::rolled();
             let is_tile = number < tiling.tiles;
             let mut next = None;
             if is_tile {
@@ -193,15 +188,15 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
                     let ahead = self.sample(number.saturating_add(walk.teams));
                     columns::tell(SHIFTS, tiling.groups(), [about]);
                     if simt::thread_index() < tiling.groups() {
-                        simt::shared_store(areas::own(place.slot, 0), about);
+                        simt::shared_store(areas::own(slot, 0), about);
                     }
                     simt::block_barrier();
-                    let sums = self.sums_as_they_come(walk.tile(number), place);
-                    let own = fold::pairs(sums, tiling.of_group(), tiling, &mut scratch);
+                    wait(behind);
+                    let own = self.sums(number, slot, &mut scratch);
                     next = Some(Before {
                         number,
-                        place,
-                        sent: exchange.send(place.slot, own),
+                        slot,
+                        sent: exchange.send(slot, own),
                     });
                     about = mean_of_sample(ahead);
                 }
@@ -214,10 +209,7 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             }
             if let Some(before) = before {
                 // SAFETY: as above.
-                let behind = unsafe { self.finish(&before, &mut exchange, &mut scratch) };
-                if !stay {
-                    place = behind;
-                }
+                unsafe { self.finish(&before, &mut exchange, &mut scratch) };
             }
             if !is_tile {
                 break;
@@ -228,73 +220,30 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
                     exchange.gather(before.sent);
                 }
             }
-            if stay {
-                place = Place::first_of(1 - place.slot);
-            }
+            slot = if slot + 1 < tiling.slots { slot + 1 } else { 0 };
             number = number.saturating_add(walk.teams);
         }
     }
 
-    /// Sets a tile's first parts on their way, as many as a slot has; nothing where there is none.
+    /// Sets what is kept of a tile on its way to a slot; nothing where there is none.
     #[inline(always)]
-    unsafe fn fetch(&self, number: u32, place: Place) {
+    unsafe fn fetch(&self, number: u32, slot: u32) {
         if number < self.args.tiling.tiles {
-            let tile = self.walk.tile(number);
-            let (share, mut at, mut place, mut part) = (self.walk.share(tile), self.walk.start(), place, 0);
-            while part < self.slots.parts() {
-                simt::rolled();
-                // SAFETY: the tile has these places, and nothing has come to the slot's yet.
-                unsafe { self.fetch_part(tile, share, part, &mut at, place) };
-                place = self.slots.next(place);
-                part += 1;
-            }
-        }
-    }
-
-    /// Sets a part of a tile on its way, from a place in the tile on, which is moved behind it.
-    #[inline(always)]
-    unsafe fn fetch_part(&self, tile: Tile, share: Share, part: u32, at: &mut Cursor, place: Place) {
-        let count = share.of_part(part);
-        // SAFETY: the caller's.
-        unsafe {
-            if count == PART {
-                self.fetch_some::<{ PART as usize }>(tile, at, (place, 0), share.passes(part));
-            } else {
-                let mut access = 0;
-                while access < count {
-                    simt::rolled();
-                    self.fetch_one(tile, at, (place, access), share.passes(part));
-                    access += 1;
-                }
-            }
+            // SAFETY: nothing has come to the slot yet.
+            unsafe { self.fetch_tile(self.walk.tile(number), slot) };
         }
         simt::copy_commit();
     }
 
-    /// Sets some accesses of a part on their way.
     #[inline(always)]
-    unsafe fn fetch_some<const M: usize>(
-        &self,
-        tile: Tile,
-        at: &mut Cursor,
-        (place, access): (Place, u32),
-        passes: bool,
-    ) {
-        // SAFETY: the caller's.
-        unsafe {
-            match passes {
-                true => unrolled::<M>(|k| self.fetch_one(tile, at, (place, access + k as u32), true)),
-                false => unrolled::<M>(|k| self.fetch_one(tile, at, (place, access + k as u32), false)),
-            }
+    unsafe fn fetch_tile(&self, tile: Tile, slot: u32) {
+        let ([kept, _], mut at, mut access) = (self.walk.own(tile), self.walk.start(), 0);
+        while access < kept {
+            // SAFETY: the tile has this place, and what was there has been used.
+            unsafe { self.slots.fetch(slot, 0, access, self.place(self.args.x, tile, at)) };
+            at = self.walk.next(at);
+            access += 1;
         }
-    }
-
-    #[inline(always)]
-    unsafe fn fetch_one(&self, tile: Tile, at: &mut Cursor, (place, access): (Place, u32), passes: bool) {
-        let from = self.place(self.args.x, tile, *at);
-        // SAFETY: the caller's.
-        unsafe { self.slots.fetch(place, 0, access, from, passes) };
-        *at = self.walk.next(*at);
     }
 
     #[inline(always)]
@@ -332,26 +281,64 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         }
     }
 
-    /// Loads some accesses to a tensor from a place on, which is moved behind them; for the last time, or not.
+    /// The block's sums of distances from what was told, and of their squares: of the thread's group.
     #[inline(always)]
-    unsafe fn load<const M: usize>(&self, base: *const T, tile: Tile, at: &mut Cursor, last: bool) -> [Raw<T, S>; M] {
+    unsafe fn sums(&self, number: u32, slot: u32, scratch: &mut Scratch) -> [f32; 2] {
+        let (tiling, tile) = (&self.args.tiling, self.walk.tile(number));
+        // SAFETY: told before a barrier.
+        let about: Numbers<T, S> = unsafe { columns::told(&self.walk, SHIFTS, tiling.inner) };
+        let mut sums = [Numbers::<T, S>::splat(0.0); 2];
+        let mut add = |raw: Raw<T, S>| {
+            let distance = S::Access::unpack::<T>(raw).zip(about, |x, about| x - about);
+            sums = [
+                sums[0].zip(distance, |sum, d| sum + d),
+                sums[1].zip(distance, |sum, d| Real::mul_add(d, d, sum)),
+            ];
+        };
+        let ([kept, own], mut access) = (self.walk.own(tile), 0);
+        // SAFETY: it has come, or the tile has these places.
+        unsafe {
+            while N > 1 && access + N as u32 <= kept {
+                unrolled::<N>(|k| add(self.slots.part::<T>(slot, 0, access + k as u32)));
+                access += N as u32;
+            }
+            while access < kept {
+                add(self.slots.part::<T>(slot, 0, access));
+                access += 1;
+            }
+            if access < own {
+                let mut at = self.walk.at(access);
+                while N > 1 && access + N as u32 <= own {
+                    let loaded: [_; N] = self.load(self.args.x, tile, &mut at);
+                    unrolled::<N>(|k| add(loaded[k]));
+                    access += N as u32;
+                }
+                while access < own {
+                    let [loaded] = self.load(self.args.x, tile, &mut at);
+                    add(loaded);
+                    access += 1;
+                }
+            }
+        }
+        // SAFETY: shared memory is the kernel's.
+        unsafe { fold::pairs(sums, tiling.of_group(), tiling, scratch) }
+    }
+
+    /// Loads some accesses to a tensor from a place on, which is moved behind them.
+    #[inline(always)]
+    unsafe fn load<const M: usize>(&self, base: *const T, tile: Tile, at: &mut Cursor) -> [Raw<T, S>; M] {
         let mut loaded = [S::Access::nothing::<T>(); M];
         unrolled::<M>(|k| {
             // SAFETY: the caller's: the tile has these places.
-            loaded[k] = unsafe {
-                match last {
-                    true => S::Access::load_done(self.place(base, tile, *at)),
-                    false => S::Access::load(self.place(base, tile, *at)),
-                }
-            };
+            loaded[k] = unsafe { S::Access::load(self.place(base, tile, *at)) };
             *at = self.walk.next(*at);
         });
         loaded
     }
 
-    /// Finishes a tile whose sums have been sent, and sets the one on its way that takes its place, from the place on that is returned.
+    /// Finishes a tile whose sums have been sent, and sets the one on its way that takes its place.
     #[inline(always)]
-    unsafe fn finish(&self, before: &Before, exchange: &mut Exchange, scratch: &mut Scratch) -> Place {
+    unsafe fn finish(&self, before: &Before, exchange: &mut Exchange, scratch: &mut Scratch) {
         let (tiling, tile) = (&self.args.tiling, self.walk.tile(before.number));
         let (groups, units) = (tiling.groups(), tiling.units());
         let thread = simt::thread_index();
@@ -360,7 +347,7 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         unsafe {
             let [weight, bias] = self.parameters(tile);
             let about = match thread < groups {
-                true => simt::shared_load(areas::own(before.place.slot, 0)),
+                true => simt::shared_load(areas::own(before.slot, 0)),
                 false => 0.0,
             };
             let mut measured = self.measure(exchange.receive(before.sent, scratch), about);
@@ -369,9 +356,8 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
                 let about = measured.mean as f32;
                 columns::tell(SHIFTS, groups, [about]);
                 simt::block_barrier();
-                let sums = self.sums_again(tile, before.place);
-                let own = fold::pairs(sums, tiling.of_group(), tiling, scratch);
-                let sent = exchange.send(before.place.slot, own);
+                let own = self.sums(before.number, before.slot, scratch);
+                let sent = exchange.send(before.slot, own);
                 exchange.gather(sent);
                 measured = self.measure(exchange.receive(sent, scratch), about);
             }
@@ -381,9 +367,9 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             // Saved when nobody waits any more.
             let saves = has_group && self.walk.rank == 0;
             if saves {
-                simt::shared_store(areas::own(before.place.slot, 0), mean as f32);
-                simt::shared_store(areas::own(before.place.slot, 1), variance);
-                simt::shared_store(areas::own(before.place.slot, 2), rstd);
+                simt::shared_store(areas::own(before.slot, 0), mean as f32);
+                simt::shared_store(areas::own(before.slot, 1), variance);
+                simt::shared_store(areas::own(before.slot, 2), rstd);
             }
             let Normalizer { centre, rstd, offset } = Normalizer::<f32>::new(mean, rstd.into());
             let [centre, rstd, offset] = if units == groups {
@@ -399,11 +385,10 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             simt::block_barrier();
             let map = Map::told(&self.walk);
             self.finish_others(tile, &map);
-            let behind = self.finish_kept(before, tile, &map);
+            self.finish_kept(before, tile, &map);
             if saves {
-                self.save(tile, before.place.slot);
+                self.save(tile, before.slot);
             }
-            behind
         }
     }
 }

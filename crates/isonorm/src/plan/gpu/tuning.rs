@@ -198,10 +198,6 @@ pub(super) const LEAST_GATHER_WARPS: u32 = 4;
 pub(super) struct Tiles {
     /// Bytes of a row that belong to a tile, with how fast memory is then, in percent.
     pub(super) widths: &'static [(u32, u64)],
-    /// What it takes to read something again that the last-level cache holds, in percent of what memory takes.
-    pub(super) again: u64,
-    /// Of its bytes, how many hold what is read again, in percent.
-    pub(super) cached: u64,
     /// Bytes of a group that lie together, from which on it is a tile of its own.
     pub(super) least_segment_bytes: u64,
     /// Blocks of a multiprocessor, at most.
@@ -218,9 +214,7 @@ pub(super) struct Tiles {
 
 /// Groups that lie side by side, or in pieces.
 pub(super) const TILES: Tiles = Tiles {
-    widths: &[(64, 60), (128, 85), (256, 97), (512, 100)],
-    again: 55,
-    cached: 50,
+    widths: &[(64, 80), (128, 95), (256, 100)],
     least_segment_bytes: 256,
     blocks_per_sm: 2,
     alone: [90, 60],

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use isonorm_kernels::tiles::{MOST_UNITS, PART};
+use isonorm_kernels::tiles::MOST_UNITS;
 
 use super::super::MOST_BLOCKS;
 use super::super::occupancy::RESERVED_SHARED_BYTES;
@@ -156,13 +156,6 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
         Some(room / access_bytes)
     };
     let read = u64::from(listed.key.tensors().min(2));
-    // What accesses of a thread take that are read again, in percent of one that comes from memory.
-    let again = |blocks: u32, accesses: u32| {
-        let each = u64::from(blocks) * read * u64::from(access_bytes);
-        let cached = problem.gpu.l2_bytes as u64 * TILES.cached / 100 / each;
-        let cached = u64::from(accesses).min(cached);
-        cached * TILES.again + (u64::from(accesses) - cached) * 100
-    };
     let mut best: Vec<(u32, Choice)> = Vec::new();
     for at_once in 1..=most_at_once.min(TILES.blocks_per_sm) {
         let resident = at_once * problem.gpu.sms;
@@ -179,11 +172,11 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
             let Some(holds) = holds(at_once, own) else { continue };
             // Two tiles where both are held, and there are two.
             let slots = if own <= holds / 2 && steps > 1 { 2 } else { 1 };
-            let kept = if own <= holds { own } else { holds / PART * PART };
+            let kept = own.min(holds);
             // Read once or twice, and written once, by all blocks that share a multiprocessor's part of the memory's speed.
-            let moved = u64::from(at_once) * ((read + 1) * u64::from(own) * 100 + read * again(resident, own - kept));
+            let moved = u64::from(at_once) * ((read + 1) * u64::from(own) + read * u64::from(own - kept));
             let waits = TILES.step[slots as usize - 1] + u64::from(blocks) * TILES.block;
-            let step = moved.saturating_mul(access(problem.gpu)) / (share * speed) + waits;
+            let step = moved.saturating_mul(access(problem.gpu) * 100) / (share * speed) + waits;
             let new = Choice {
                 listed,
                 tiling: Tiling {
