@@ -1,9 +1,11 @@
-//! Steps that are a call of cargo.
+//! Steps that are a call of cargo, or of what it builds.
+
+use std::process::Command;
 
 use anyhow::Result;
 
 use crate::Context;
-use crate::process::{cargo, output, run, run_reading};
+use crate::process::{cargo, output, program, run, run_reading};
 use crate::steps::Outcome;
 
 /// The promised oldest compiler, from the workspace's manifest.
@@ -107,17 +109,9 @@ pub fn docs(context: &Context) -> Result<Outcome> {
     Ok(Outcome::passed())
 }
 
+/// That it measures, not how fast: an optimized build for that would take longer than all tests.
 pub fn bench(context: &Context) -> Result<Outcome> {
-    let isonorm = [
-        "run",
-        "--locked",
-        "--release",
-        "--quiet",
-        "--package",
-        "isonorm-cli",
-        "--",
-    ];
-    run(cargo(&context.root).args(isonorm).args(["bench", "--suite", "smoke"]))?;
+    run(Command::new(program(context, "isonorm")?).args(["bench", "--suite", "smoke"]))?;
     Ok(Outcome::passed())
 }
 
