@@ -206,6 +206,10 @@ pub(super) struct Tiles {
     pub(super) alone: [u64; 2],
     /// Nanoseconds that a tile takes besides for each block that shares it.
     pub(super) block: u64,
+    /// Nanoseconds that a tile takes besides for each of its parameters.
+    pub(super) unit: u64,
+    /// Nanoseconds that a tile takes besides where shared memory does not hold all of it.
+    pub(super) again: u64,
     /// Nanoseconds that a tile takes besides: adding up and exchanging sums, with one slot for tiles and with two.
     pub(super) step: [u64; 2],
     /// Blocks of a grid in which no two exchange anything, as multiples of what runs at once.
@@ -214,11 +218,13 @@ pub(super) struct Tiles {
 
 /// Groups that lie side by side, or in pieces.
 pub(super) const TILES: Tiles = Tiles {
-    widths: &[(64, 80), (128, 95), (256, 100)],
+    widths: &[(64, 68), (128, 72), (256, 85)],
     least_segment_bytes: 256,
     blocks_per_sm: 2,
-    alone: [90, 60],
+    alone: [90, 85],
     block: 12,
-    step: [3500, 2000],
+    unit: 20,
+    again: 1000,
+    step: [3000, 3000],
     waves: 4,
 };
