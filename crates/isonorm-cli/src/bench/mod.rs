@@ -9,7 +9,7 @@ mod record;
 mod report;
 mod suite;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use isonorm::NormDesc;
@@ -83,9 +83,6 @@ pub(crate) fn execute(args: &Args, screen: &mut Screen) -> Result<Outcome> {
     // Before the work, so that a bad record is told at once.
     let old = args.compare.as_deref().map(Record::load).transpose()?;
     let record = measure(args, &cases, screen)?;
-    if let Some(path) = &args.save {
-        record.save(path)?;
-    }
     let comparison = old.map(|old| Comparison::of(&old, &record));
     match screen.is_json() {
         true => screen.json(&Printed {
@@ -131,14 +128,21 @@ fn measure(args: &Args, cases: &[NormDesc], screen: &mut Screen) -> Result<Recor
     args.device.pool()?.install(|| {
         let device = args.device.device()?;
         let gpu = args.device.gpu()?;
-        let mut skipped = Vec::new();
-        let rows = match gpu {
-            None => each(cases, screen, |desc| {
+        let settings = Settings {
+            threads: device.threads(),
+            isa: args.device.isa(),
+            min_time_s: args.min_time.as_secs_f64(),
+        };
+        let mut record = Record::now(settings, Vec::new());
+        let save = args.save.as_deref();
+        match gpu {
+            None => each(cases, (&mut record, save), screen, |desc, _| {
                 Ok(vec![case::measure(desc, &device, args.min_time)?])
             })?,
             Some(gpu) => {
+                record.gpu = Some(Gpu::of(&gpu)?);
                 let stream = gpu.stream()?;
-                each(cases, screen, |desc| {
+                each(cases, (&mut record, save), screen, |desc, skipped| {
                     let measured = match args.alternatives {
                         true => gpu::alternatives(desc, &stream, &device, args.min_time),
                         false => gpu::measure(desc, &stream, &device, args.min_time).map(|row| vec![row]),
@@ -150,47 +154,75 @@ fn measure(args: &Args, cases: &[NormDesc], screen: &mut Screen) -> Result<Recor
                         }
                         measured => measured,
                     }
-                })?
+                })?;
             }
-        };
+        }
         if !screen.is_json() {
-            report::summary(&rows, screen)?;
-            report::skipped(&skipped, screen)?;
+            report::summary(&record.rows, screen)?;
+            report::skipped(&record.skipped, screen)?;
         }
-        let settings = Settings {
-            threads: device.threads(),
-            isa: args.device.isa(),
-            min_time_s: args.min_time.as_secs_f64(),
-        };
-        let record = Record::now(settings, rows);
-        match gpu {
-            Some(gpu) => Ok(record.of_gpu(Gpu::of(&gpu)?, skipped)),
-            None => Ok(record),
-        }
+        Ok(record)
     })
 }
 
-/// Measures each case and shows what was measured of it, if anything was.
+/// Measures each case and shows what was measured of it, if anything was. The record is saved behind each: what has been measured is
+/// not lost, whatever happens to the next case.
 fn each(
     cases: &[NormDesc],
+    (record, save): (&mut Record, Option<&Path>),
     screen: &mut Screen,
-    mut measure: impl FnMut(&NormDesc) -> Result<Vec<Row>>,
-) -> Result<Vec<Row>> {
+    mut measure: impl FnMut(&NormDesc, &mut Vec<Skipped>) -> Result<Vec<Row>>,
+) -> Result<()> {
     let table = report::Table::of(cases);
     let bar = progress(cases.len() as u64, "measuring");
-    let mut rows = Vec::with_capacity(cases.len());
     if !screen.is_json() {
         bar.suspend(|| table.heading(screen))?;
     }
     for desc in cases {
-        for row in measure(desc)? {
+        for row in measure(desc, &mut record.skipped)? {
             if !screen.is_json() {
                 bar.suspend(|| table.row(&row, screen))?;
             }
-            rows.push(row);
+            record.rows.push(row);
+        }
+        if let Some(path) = save {
+            record.save(path)?;
         }
         bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok(rows)
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use isonorm::Device;
+
+    use super::*;
+
+    #[test]
+    fn what_was_measured_is_saved_though_the_next_case_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("record.json");
+        let cases = ["layernorm x=2x3", "layernorm x=2x4"].map(|case| case.parse().unwrap());
+        let settings = Settings {
+            threads: 1,
+            isa: "scalar".into(),
+            min_time_s: 0.0,
+        };
+        let mut record = Record::now(settings, Vec::new());
+        let device = Device::cpu();
+        let ended = each(
+            &cases,
+            (&mut record, Some(&path)),
+            &mut Screen::new(true),
+            |desc, _| match desc == &cases[0] {
+                true => Ok(vec![case::measure(desc, &device, Duration::ZERO)?]),
+                false => Err(Error::usage("the second one")),
+            },
+        );
+        assert!(ended.is_err());
+        let saved = Record::load(&path).unwrap();
+        assert_eq!(saved.rows.iter().map(|row| row.case).collect::<Vec<_>>(), cases[..1]);
+    }
 }

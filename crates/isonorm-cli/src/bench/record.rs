@@ -19,7 +19,7 @@ const LONGEST_RECORD: u64 = 64 << 20;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     schema: u32,
-    /// UTC, RFC 3339.
+    /// When measuring began: UTC, RFC 3339.
     date: String,
     pub(super) machine: Machine,
     versions: Versions,
@@ -29,7 +29,7 @@ pub(super) struct Record {
     pub(super) gpu: Option<Gpu>,
     pub(super) rows: Vec<Row>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    skipped: Vec<Skipped>,
+    pub(super) skipped: Vec<Skipped>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,15 +161,6 @@ impl Record {
             gpu: None,
             rows,
             skipped: Vec::new(),
-        }
-    }
-
-    /// The same of a GPU.
-    pub(super) fn of_gpu(self, gpu: Gpu, skipped: Vec<Skipped>) -> Record {
-        Record {
-            gpu: Some(gpu),
-            skipped,
-            ..self
         }
     }
 
