@@ -66,7 +66,7 @@ impl Steps {
                     agreement::fold,
                 )
             },
-            step("bench", "a short run of the benchmark", checks::bench),
+            step("bench", "a short run of the benchmark, unoptimized", checks::bench),
         ])
     }
 

@@ -145,14 +145,14 @@ mod tests {
     #[test]
     fn cases_without_an_old_time_are_listed() {
         let record = |rows| {
-            Record::now(
-                Settings {
-                    threads: 1,
-                    isa: "avx2".into(),
-                    min_time_s: 0.0,
-                },
-                rows,
-            )
+            let settings = Settings {
+                threads: 1,
+                isa: "avx2".into(),
+                min_time_s: 0.0,
+            };
+            let mut record = Record::now(settings);
+            record.rows = rows;
+            record
         };
         let old = record(vec![sample(CASE, 1.0, 0.5, 0.1)]);
         let new = record(vec![

@@ -133,7 +133,7 @@ fn measure(args: &Args, cases: &[NormDesc], screen: &mut Screen) -> Result<Recor
             isa: args.device.isa(),
             min_time_s: args.min_time.as_secs_f64(),
         };
-        let mut record = Record::now(settings, Vec::new());
+        let mut record = Record::now(settings);
         let save = args.save.as_deref();
         match gpu {
             None => each(cases, (&mut record, save), screen, |desc, _| {
@@ -210,7 +210,7 @@ mod tests {
             isa: "scalar".into(),
             min_time_s: 0.0,
         };
-        let mut record = Record::now(settings, Vec::new());
+        let mut record = Record::now(settings);
         let device = Device::cpu();
         let ended = each(
             &cases,

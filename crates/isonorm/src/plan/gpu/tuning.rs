@@ -210,8 +210,8 @@ pub(super) struct Tiles {
     pub(super) unit: u64,
     /// Nanoseconds that a tile takes besides where shared memory does not hold all of it.
     pub(super) again: u64,
-    /// Nanoseconds that a tile takes besides: adding up and exchanging sums, with one slot for tiles and with two.
-    pub(super) step: [u64; 2],
+    /// Nanoseconds that a tile takes besides: adding up and exchanging sums.
+    pub(super) step: u64,
     /// Blocks of a grid in which no two exchange anything, as multiples of what runs at once.
     pub(super) waves: u32,
 }
@@ -225,6 +225,6 @@ pub(super) const TILES: Tiles = Tiles {
     block: 12,
     unit: 20,
     again: 1000,
-    step: [3000, 3000],
+    step: 3000,
     waves: 4,
 };

@@ -175,7 +175,7 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
             let kept = own.min(holds);
             // Read once or twice, and written once, by all blocks that share a multiprocessor's part of the memory's speed.
             let moved = u64::from(at_once) * ((read + 1) * u64::from(own) + read * u64::from(own - kept));
-            let waits = TILES.step[slots as usize - 1]
+            let waits = TILES.step
                 + u64::from(blocks) * TILES.block
                 + u64::from(tiling.units()) * TILES.unit
                 + if kept < own { TILES.again } else { 0 };
