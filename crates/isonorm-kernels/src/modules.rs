@@ -59,6 +59,11 @@ modules! {
     "rows_forward_cluster_runs_any" of "f32" "f16" "bf16" for 90;
     "rows_forward_chip_plain" of "f32" "f16" "bf16" for 80;
     "rows_forward_chip_runs_plain" of "f32" "f16" "bf16" for 80;
+    "rows_forward_segments_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_forward_segments_any" of "f32" "f16" "bf16" for 80;
+    "rows_forward_cluster_segments_piecewise" of "f32" "f16" "bf16" for 90;
+    "rows_forward_cluster_segments_any" of "f32" "f16" "bf16" for 90;
+    "rows_forward_chip_segments_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_long" of "f32" "f16" "bf16" for 80;
     "rows_long_runs" of "f32" "f16" "bf16" for 80;
     "rows_long_elements" of "f32" "f16" "bf16" for 80;
@@ -74,6 +79,14 @@ modules! {
     "rows_backward_cluster_runs" of "f32" "f16" "bf16" for 90;
     "rows_backward_cluster" of "f32" "f16" "bf16" for 90;
     "rows_backward_chip_plain" of "f32" "f16" "bf16" for 80;
+    "rows_backward_segments_plain" of "f32" "f16" "bf16" for 80;
+    "rows_backward_segments_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_backward_segments" of "f32" "f16" "bf16" for 80;
+    "rows_backward_cluster_segments_plain" of "f32" "f16" "bf16" for 90;
+    "rows_backward_cluster_segments_piecewise" of "f32" "f16" "bf16" for 90;
+    "rows_backward_cluster_segments" of "f32" "f16" "bf16" for 90;
+    "rows_backward_chip_segments_plain" of "f32" "f16" "bf16" for 80;
+    "rows_backward_chip_segments_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_sweeps_plain" of "f32" "f16" "bf16" for 80;
     "rows_sweeps" of "f32" "f16" "bf16" for 80;
     "rows_sweeps_elements" of "f32" "f16" "bf16" for 80;

@@ -49,6 +49,10 @@ impl Module {
             "rows_forward_cluster_plain" if more == 0 => Some(96),
             // Eight accesses take more.
             "rows_forward_cluster_runs_plain" if kernel.contains("_v4") => Some(80),
+            // Two blocks on a multiprocessor, or more.
+            "rows_forward_segments_piecewise" if kernel.ends_with("_v4") => Some(64 + more),
+            "rows_forward_segments_piecewise" if more == 0 => Some(80),
+            "rows_forward_cluster_segments_piecewise" if kernel.contains("_v4") => Some(80),
             // Activations of several numbers side by side take all they get, and are no faster for it.
             "rows_forward_any" if kernel.ends_with("_v4") => Some(72),
             "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72),
@@ -78,7 +82,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 44] = [
+const FAMILIES: [&str; 57] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -92,6 +96,11 @@ const FAMILIES: [&str; 44] = [
     "rows_forward_cluster_runs_any",
     "rows_forward_chip_plain",
     "rows_forward_chip_runs_plain",
+    "rows_forward_segments_piecewise",
+    "rows_forward_segments_any",
+    "rows_forward_cluster_segments_piecewise",
+    "rows_forward_cluster_segments_any",
+    "rows_forward_chip_segments_piecewise",
     "rows_long",
     "rows_long_runs",
     "rows_long_elements",
@@ -107,6 +116,14 @@ const FAMILIES: [&str; 44] = [
     "rows_backward_cluster_runs",
     "rows_backward_cluster",
     "rows_backward_chip_plain",
+    "rows_backward_segments_plain",
+    "rows_backward_segments_piecewise",
+    "rows_backward_segments",
+    "rows_backward_cluster_segments_plain",
+    "rows_backward_cluster_segments_piecewise",
+    "rows_backward_cluster_segments",
+    "rows_backward_chip_segments_plain",
+    "rows_backward_chip_segments_piecewise",
     "rows_sweeps_plain",
     "rows_sweeps",
     "rows_sweeps_elements",

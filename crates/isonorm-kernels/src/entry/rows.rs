@@ -4,7 +4,7 @@
 
 use super::Element;
 use crate::rows::access::{Elements, Vectors};
-use crate::rows::backward::{self, by_run, gradients_later};
+use crate::rows::backward::{self, by_run, gradients_later, segmented, segmented_later};
 use crate::rows::epilogue::{Any, Piecewise, Plain};
 use crate::rows::forward::{self, Of, later};
 use crate::rows::gather;
@@ -12,6 +12,7 @@ use crate::rows::list::{backward_kernels, forward_kernels, sweep_kernels};
 use crate::rows::long;
 use crate::rows::parameters::{ByColumn, ByRun};
 use crate::rows::running;
+use crate::rows::segments::Segmented;
 use crate::rows::spread::{Alone, Grid};
 use crate::rows::statistics::{Centred, Given, Uncentred};
 use crate::rows::team::{Block, Blocks, Chip, Lanes};

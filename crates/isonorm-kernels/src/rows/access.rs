@@ -216,18 +216,19 @@ pub trait Access {
     fn pack<T: Data>(numbers: Self::Numbers<T>) -> Self::Raw<T>;
 }
 
-/// 16 bytes at a time: rows start on 16 bytes, and are a multiple of 16 bytes long.
-pub struct Vectors;
+/// 16 bytes at a time: rows start on 16 bytes, and are a multiple of 16 bytes long. If `SPARSE`, any of a thread's accesses may lie beyond
+/// the row.
+pub struct Vectors<const SPARSE: bool = false>;
 
 /// One element at a time: for rows of any length, anywhere.
 pub struct Elements;
 
-impl Access for Vectors {
+impl<const SPARSE: bool> Access for Vectors<SPARSE> {
     const WIDTH: Width = Width::Vector;
     type Raw<T: Data> = [u32; 4];
     type Numbers<T: Data> = T::Lanes;
 
-    const SPARSE: bool = false;
+    const SPARSE: bool = SPARSE;
 
     #[inline(always)]
     fn nothing<T: Data>() -> [u32; 4] {

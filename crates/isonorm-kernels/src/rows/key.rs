@@ -4,6 +4,8 @@ use super::Data;
 use super::access::{Access, Elements, Vectors, Width};
 use super::backward::by_run::by_run;
 use super::backward::gradients_later::gradients_later;
+use super::backward::segmented::segmented;
+use super::backward::segmented_later::segmented_later;
 use super::backward::{self, backward};
 use super::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
 use super::forward::later::{STAY, later};
@@ -11,6 +13,7 @@ use super::forward::{Args, Of, Spec, forward};
 use super::list::{backward_kernels, forward_kernels, sweep_kernels};
 use super::long::long;
 use super::parameters::{ByColumn, ByRun, Map, Sharing};
+use super::segments::Segmented;
 use super::spread::{Alone, Grid, HEAD_BYTES};
 use super::statistics::{Centred, Given, Op, Statistics, Uncentred};
 use super::team::{Block, Blocks, Chip, Lanes, Owner, Owns, Team};
@@ -53,7 +56,7 @@ impl Key {
     fn of<S: Spec>(function: &str, accesses: usize) -> Key {
         Key {
             pass: match function {
-                "backward" | "by_run" | "gradients_later" | "two_sweeps" => Pass::Backward,
+                "backward" | "by_run" | "gradients_later" | "segmented" | "segmented_later" | "two_sweeps" => Pass::Backward,
                 _ => Pass::Forward,
             },
             op: S::Statistics::OP,
@@ -140,7 +143,7 @@ impl Key {
     }
 
     /// Whether the teams of blocks of `threads` threads, so many of which share a row, hold rows of so many elements of
-    /// `element_bytes`. Vectors have to fill the row, and only the last vector of a thread may lie beyond it.
+    /// `element_bytes`. Vectors have to fill the row, and only the last vector of a thread may lie beyond it, unless rows lie in segments.
     pub fn fits(&self, columns: u64, (threads, blocks): (u32, u32), element_bytes: u32) -> bool {
         let elements = self.access_elements(element_bytes);
         let accesses = columns.div_ceil(elements.into());
@@ -148,6 +151,7 @@ impl Key {
         let most = team * u64::from(self.accesses);
         let least = match self.width {
             Width::Vector if !columns.is_multiple_of(elements.into()) => return false,
+            Width::Vector if self.sharing == Sharing::Segmented => 1,
             Width::Vector => most - team,
             Width::Element => 0,
         };
@@ -158,7 +162,7 @@ impl Key {
     /// Bytes that an access takes in shared memory.
     fn access_bytes(&self) -> u32 {
         match self.width {
-            Width::Vector => Vectors::KEPT_BYTES,
+            Width::Vector => <Vectors>::KEPT_BYTES,
             Width::Element => Elements::KEPT_BYTES,
         }
     }
@@ -183,11 +187,19 @@ impl Key {
             // The teams of a block add up what they have summed, in the same place.
             (Pass::Backward, Owner::Lanes(_)) => {
                 let sums = backward::sums_bytes(self.accesses, self.most_access_elements());
-                (kept * of_tensor * self.class.tensors()).max(sums)
+                (kept * of_tensor * self.loaded()).max(sums)
             }
-            (Pass::Backward, _) => kept * of_tensor * self.class.tensors(),
+            (Pass::Backward, _) => kept * of_tensor * self.loaded(),
         };
         head + threads * of_thread
+    }
+
+    /// Tensors that a backward pass loads.
+    fn loaded(&self) -> u32 {
+        match self.residual {
+            true => self.class.tensors(),
+            false => 2,
+        }
     }
 
     /// Elements of an access, of the smallest type.
@@ -236,9 +248,11 @@ impl Key {
         if self.width == Width::Element {
             name += "_elements";
         }
-        if self.sharing == Sharing::ByRun {
-            name += "_runs";
-        }
+        name += match self.sharing {
+            Sharing::ByColumn => "",
+            Sharing::ByRun => "_runs",
+            Sharing::Segmented => "_segments",
+        };
         name += match (self.class, self.owner) {
             (Class::Plain, Owner::Lanes(_)) if self.pass == Pass::Backward && self.accesses > 4 => "_wide",
             (Class::Plain, Owner::Blocks | Owner::Chip) => "_plain",

@@ -1,5 +1,5 @@
-//! Kernels for groups that are contiguous in memory: LayerNorm, RMSNorm, and GroupNorm or InstanceNorm of contiguous
-//! channels. Here a group is called a row.
+//! Kernels for groups that are contiguous in memory, or in long pieces: LayerNorm, RMSNorm, GroupNorm or InstanceNorm of contiguous
+//! channels, and BatchNorm of these. Here a group is called a row.
 //!
 //! | file | room |
 //! |---|---|
@@ -15,6 +15,7 @@
 //! | `ring` | rows that come ahead, in shared memory |
 //! | `sums` | what a thread adds up of a long row |
 //! | [`parameters`], `run_of` | weight and bias of a row, or of its runs |
+//! | [`segments`] | rows that lie in pieces, each with a weight and a bias |
 //! | [`epilogue`] | activations |
 //! | `lanes` | a few numbers side by side |
 //! | `list`, [`key`] | which kernels there are, and what the host knows of them |
@@ -33,6 +34,7 @@ pub mod parameters;
 pub mod ring;
 mod run_of;
 pub mod running;
+pub mod segments;
 pub mod spread;
 pub mod statistics;
 mod sums;

@@ -5,6 +5,7 @@ use core::num::NonZero;
 use super::access::{Access, Data, Span, width};
 use super::lanes::{Lanes, unrolled};
 pub use super::run_of::RunOf;
+use super::segments::{Contiguous, Places};
 
 /// Weight and bias as a kernel is told them: `f32`, or of the data's type. There are `runs` of each for each of `sets` sets, and
 /// row `r` belongs to set `r mod sets`.
@@ -85,6 +86,8 @@ pub enum Sharing {
     ByColumn,
     /// [`ByRun`]
     ByRun,
+    /// [`Segmented`](super::segments::Segmented)
+    Segmented,
 }
 
 /// Which parameter belongs to an element.
@@ -95,6 +98,9 @@ pub trait Map {
     /// A thread's share of the parameters. Those of columns are kept from row to row if they are not more than `KEPT` numbers of
     /// each kind; more are read again for each row.
     type Of<T: Data, A: Access, const V: usize, const KEPT: u32>: Parameters<T, A, V>;
+
+    /// Where the parts of a thread lie in a row.
+    type Places<const V: usize>: Places;
 
     /// What finds the parameter of a column.
     type Lookup: Copy;
@@ -127,6 +133,7 @@ pub struct ByRun;
 impl Map for ByColumn {
     const SHARING: Sharing = Sharing::ByColumn;
     type Of<T: Data, A: Access, const V: usize, const KEPT: u32> = Columns<T, A, V, KEPT>;
+    type Places<const V: usize> = Contiguous;
     type Lookup = ();
 
     #[inline(always)]
@@ -147,6 +154,7 @@ impl Map for ByColumn {
 impl Map for ByRun {
     const SHARING: Sharing = Sharing::ByRun;
     type Of<T: Data, A: Access, const V: usize, const KEPT: u32> = Runs<V>;
+    type Places<const V: usize> = Contiguous;
     type Lookup = RunOf;
 
     #[inline(always)]

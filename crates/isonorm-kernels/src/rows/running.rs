@@ -31,6 +31,68 @@ pub struct Args<T> {
     pub of: core::marker::PhantomData<T>,
 }
 
+/// Running statistics of rows, one of each kind for each, as a forward kernel is told.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Running {
+    /// `[rows]`, in the parameters' type; or null.
+    pub mean: *mut u8,
+    /// `[rows]`, in the parameters' type.
+    pub variance: *mut u8,
+    /// `running = (1 − factor)·running + factor·batch`
+    pub factor: f64,
+    /// What makes a variance unbiased: n / (n − 1) for rows of n elements.
+    pub unbias: f64,
+}
+
+impl Running {
+    /// None.
+    pub const NONE: Running = Running {
+        mean: core::ptr::null_mut(),
+        variance: core::ptr::null_mut(),
+        factor: 0.0,
+        unbias: 1.0,
+    };
+
+    /// What they are before the row, where there are any: early enough for the loads to take their time.
+    ///
+    /// # Safety
+    ///
+    /// The pointers are as said there.
+    #[inline(always)]
+    pub(super) unsafe fn before<T: Data>(&self, row: u64, as_data: u32) -> [f32; 2] {
+        if self.mean.is_null() {
+            return [0.0; 2];
+        }
+        // SAFETY: the caller's.
+        unsafe { [load::<T>(self.mean, row, as_data), load::<T>(self.variance, row, as_data)] }
+    }
+
+    /// Takes the mean and the biased variance of a row into what they were before.
+    ///
+    /// # Safety
+    ///
+    /// The pointers are as said there; one thread a row.
+    #[inline(always)]
+    pub(super) unsafe fn update<T: Data>(
+        &self,
+        row: u64,
+        before: [f32; 2],
+        [mean, variance]: [f32; 2],
+        as_data: u32,
+    ) {
+        if !self.mean.is_null() {
+            let mean = blended(before[0], mean.into(), self.factor);
+            let variance = blended(before[1], f64::from(variance) * self.unbias, self.factor);
+            // SAFETY: the caller's.
+            unsafe {
+                store::<T>(self.mean, row, mean, as_data);
+                store::<T>(self.variance, row, variance, as_data);
+            }
+        }
+    }
+}
+
 /// Instances that a thread reads before it adds them up.
 const AT_ONCE: usize = 4;
 
@@ -152,15 +214,36 @@ unsafe fn left(thread: u32) -> [f64; 2] {
 /// There are running numbers up to that of the channel, in the data's type or in `f32`; one thread a channel.
 #[inline(always)]
 pub(crate) unsafe fn blend<T: Data>(running: *mut u8, channel: u64, batch: f64, (factor, as_data): (f64, u32)) {
-    let blended = |old: f32| (1.0 - factor) * f64::from(old) + factor * batch;
     // SAFETY: the caller's.
     unsafe {
-        if as_data != 0 {
-            let place = running.cast::<T>().wrapping_add(channel as usize);
-            T::store(place, T::from_acc(blended(T::load(place).to_acc()) as f32));
-        } else {
-            let place = running.cast::<f32>().wrapping_add(channel as usize);
-            f32::store(place, blended(f32::load(place)) as f32);
+        let before = load::<T>(running, channel, as_data);
+        store::<T>(running, channel, blended(before, batch, factor), as_data);
+    }
+}
+
+#[inline(always)]
+fn blended(before: f32, batch: f64, factor: f64) -> f32 {
+    ((1.0 - factor) * f64::from(before) + factor * batch) as f32
+}
+
+#[inline(always)]
+unsafe fn load<T: Data>(running: *const u8, channel: u64, as_data: u32) -> f32 {
+    // SAFETY: the caller's.
+    unsafe {
+        match as_data {
+            0 => f32::load(running.cast::<f32>().wrapping_add(channel as usize)),
+            _ => T::load(running.cast::<T>().wrapping_add(channel as usize)).to_acc(),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn store<T: Data>(running: *mut u8, channel: u64, number: f32, as_data: u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        match as_data {
+            0 => f32::store(running.cast::<f32>().wrapping_add(channel as usize), number),
+            _ => T::store(running.cast::<T>().wrapping_add(channel as usize), T::from_acc(number)),
         }
     }
 }

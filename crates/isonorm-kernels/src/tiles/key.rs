@@ -68,7 +68,7 @@ impl Key {
     /// Bytes of shared memory of a thread's access to each tensor.
     pub fn access_bytes(&self) -> u32 {
         let bytes = match self.width {
-            Width::Vector => Vectors::KEPT_BYTES,
+            Width::Vector => <Vectors>::KEPT_BYTES,
             Width::Element => Elements::KEPT_BYTES,
         };
         bytes * self.tensors()

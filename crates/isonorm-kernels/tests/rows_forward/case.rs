@@ -290,6 +290,8 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         moments: buffers.writable("moments", &mut moments),
         arrived: buffers.writable("arrived", &mut arrived),
         messages: buffers.writable("messages", messages.slice_mut()),
+        segments: Segments::NONE,
+        running: Running::NONE,
     };
     let key = &case.kernel.key;
     let mut launch = Launch::new(case.grid(), case.threads)

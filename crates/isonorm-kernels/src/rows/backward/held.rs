@@ -9,6 +9,7 @@ use crate::rows::forward::Spec;
 use crate::rows::lanes::unrolled;
 use crate::rows::parameters::{Map, Sharing};
 use crate::rows::ring::Ring;
+use crate::rows::segments::Places;
 use crate::rows::team::{Owner, Owns, Team};
 use crate::simt;
 
@@ -35,22 +36,28 @@ impl<T: Data, A: Access, const V: usize> Loaded<T, A, V> {
 pub(super) struct Walk<'a, T: Data, S: Spec, const V: usize> {
     pub(super) args: &'a Args<T>,
     pub(super) span: Span,
+    places: <S::Map as Map>::Places<V>,
     /// See [`simt::zero`].
     pub(super) zero: u32,
     of: PhantomData<S>,
 }
 
 impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
+    /// Tensors whose rows come ahead in shared memory.
+    pub(super) const TENSORS: u32 = if S::RESIDUAL { S::Epilogue::CLASS.tensors() } else { 2 };
+
     #[inline(always)]
     pub(super) fn new(args: &'a Args<T>, team: &S::Team) -> Self {
         let width = width::<T, S::Access>();
         let columns = args.columns as u32;
+        let span = match S::Map::SHARING {
+            Sharing::ByRun => Span::of_stretches(team.rank(), V as u32, width, columns),
+            Sharing::ByColumn | Sharing::Segmented => Span::new(team.rank(), team.threads(), width, columns),
+        };
         Self {
             args,
-            span: match S::Map::SHARING {
-                Sharing::ByColumn => Span::new(team.rank(), team.threads(), width, columns),
-                Sharing::ByRun => Span::of_stretches(team.rank(), V as u32, width, columns),
-            },
+            span,
+            places: Places::new(span, args.segments),
             zero: match S::Team::OWNER {
                 // Threads of a block have rows of their own.
                 Owner::Lanes(_) => 0,
@@ -63,7 +70,7 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     #[inline(always)]
     pub(super) fn place(&self, base: *const T, row: u64, stride: u64, v: usize) -> *const T {
         base.wrapping_add((row * stride) as usize)
-            .wrapping_add(self.span.start(v) as usize)
+            .wrapping_add(self.places.offset(self.span, v) as usize)
     }
 
     #[inline(always)]

@@ -13,10 +13,12 @@
 //!
 //! The gradients of weight and bias are sums over rows: a team adds up its own in registers, a block those of its teams, and
 //! [`gather`](super::gather) those of blocks, or clusters, in a fixed order. Where runs of columns share a weight and bias, see
-//! [`by_run`].
+//! [`by_run`]; where a row has one of its own, [`segmented`].
 
 pub mod by_run;
 pub mod gradients_later;
+pub mod segmented;
+pub mod segmented_later;
 mod held;
 mod sums;
 
@@ -32,6 +34,7 @@ use super::forward::Spec;
 use super::lanes::{Lanes, computed, unrolled};
 use super::parameters::{Affine, Parameters};
 use super::ring::Ring;
+use super::segments::Segments;
 use super::statistics::{MeanOf, Op, Statistics};
 use super::team::Team;
 use crate::grid::Peers;
@@ -63,8 +66,8 @@ pub struct Args<T> {
     pub mean: *const f32,
     /// `[rows]`, as the forward pass saved it.
     pub rstd: *const f32,
-    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go, or, by run, `[rows, runs]`;
-    /// or null.
+    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go, or, by run, `[rows, runs]`,
+    /// or, of rows in segments, `[rows]`, the gradient itself in the parameters' type; or null.
     pub dweight: *mut f32,
     /// The same of the bias's gradient; or null.
     pub dbias: *mut f32,
@@ -92,6 +95,8 @@ pub struct Args<T> {
     pub blocks: u32,
     /// Where these leave messages for each other, see [`Peers`]; or null.
     pub messages: *mut u32,
+    /// Where rows lie in segments.
+    pub segments: Segments,
 }
 
 impl<T> Args<T> {
@@ -184,7 +189,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         let own_row = u64::from(team.own_row());
         // SAFETY: the caller's.
         let mut ahead = unsafe { self.normalizer(first_row + own_row) };
-        let mut ring = Ring::new(S::Team::SHARED_BYTES, S::Epilogue::CLASS.tensors(), args.slots, 0);
+        let mut ring = Ring::new(S::Team::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.slots, 0);
         let behind = ring.behind();
         if S::AHEAD {
             let mut rows = 0;

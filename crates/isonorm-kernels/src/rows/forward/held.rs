@@ -5,8 +5,10 @@ use core::marker::PhantomData;
 use super::{Args, Spec};
 use crate::rows::access::{Access, Data, Span, width};
 use crate::rows::lanes::{Lanes, unrolled};
+use crate::rows::parameters::{Map, Sharing};
 use crate::rows::ring::Ring;
-use crate::rows::statistics::Statistics;
+use crate::rows::segments::Places;
+use crate::rows::statistics::{Measured, Statistics};
 use crate::rows::team::Team;
 
 /// What a thread has of a row, as it came.
@@ -42,6 +44,7 @@ impl<T: Data, A: Access, const V: usize> Loaded<T, A, V> {
 pub(super) struct Walk<'a, T: Data, S: Spec, const V: usize> {
     pub(super) args: &'a Args<T>,
     pub(super) span: Span,
+    places: <S::Map as Map>::Places<V>,
     of: PhantomData<S>,
 }
 
@@ -52,9 +55,11 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     #[inline(always)]
     pub(super) fn new(args: &'a Args<T>, team: &S::Team) -> Self {
         let width = width::<T, S::Access>();
+        let span = Span::new(team.rank(), team.threads(), width, args.columns as u32);
         Self {
             args,
-            span: Span::new(team.rank(), team.threads(), width, args.columns as u32),
+            span,
+            places: Places::new(span, args.segments),
             of: PhantomData,
         }
     }
@@ -63,7 +68,7 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     #[inline(always)]
     pub(super) fn place(&self, base: *const T, row: u64, stride: u64, v: usize) -> *const T {
         base.wrapping_add((row * stride) as usize)
-            .wrapping_add(self.span.start(v) as usize)
+            .wrapping_add(self.places.offset(self.span, v) as usize)
     }
 
     #[inline(always)]
@@ -92,12 +97,52 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         first
     }
 
+    /// Whether the kernel updates running statistics.
+    pub(super) const RUNNING: bool = matches!(S::Map::SHARING, Sharing::Segmented);
+
+    /// Those of the row before it, if they will be updated.
+    #[inline(always)]
+    pub(super) unsafe fn running(&self, updates: bool, row: u64) -> [f32; 2] {
+        match updates {
+            // SAFETY: the caller's.
+            true => unsafe { self.args.running.before::<T>(row, self.args.affine.as_data) },
+            false => [0.0; 2],
+        }
+    }
+
+    /// Takes the row's statistics into the running ones: last, for nobody waits for them.
+    #[inline(always)]
+    pub(super) unsafe fn update(&self, updates: bool, row: u64, before: [f32; 2], measured: &Measured) {
+        if updates {
+            let batch = [measured.mean, measured.variance];
+            // SAFETY: the caller's.
+            unsafe { self.args.running.update::<T>(row, before, batch, self.args.affine.as_data) };
+        }
+    }
+
+    /// The mean of the first access of a row in segments: nearer to the row's mean than one element. Of equal numbers exactly that one;
+    /// the first of them, if the sum is no number.
+    #[inline(always)]
+    unsafe fn mean_of_access(place: *const T) -> T {
+        // SAFETY: the caller's.
+        let (raw, first) = unsafe { (S::Access::load(place), T::load(place)) };
+        let sum = S::Access::unpack::<T>(raw).fold(0.0, |sum, x: f32| sum + x);
+        let mean = sum * (1.0 / width::<T, S::Access>() as f32);
+        if mean.is_finite() { T::from_acc(mean) } else { first }
+    }
+
     #[inline(always)]
     fn load_first(&self, first: &mut [T; 2], row: u64) {
         let args = self.args;
         if S::Statistics::ABOUT_FIRST {
-            // SAFETY: a row has an element.
-            first[0] = unsafe { T::load(args.x.wrapping_add((row * args.x_stride) as usize)) };
+            let place = args.x.wrapping_add((row * args.x_stride) as usize);
+            // SAFETY: a row has an element; in segments, an access.
+            first[0] = unsafe {
+                match S::Map::SHARING {
+                    Sharing::Segmented if !S::RESIDUAL => Self::mean_of_access(place),
+                    _ => T::load(place),
+                }
+            };
             if self.has_stream() {
                 let place = args.residual.wrapping_add((row * args.residual_stride) as usize);
                 // SAFETY: with a stream there is a residual.

@@ -80,11 +80,14 @@ pub unsafe fn later<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: 
             // SAFETY: the caller's.
             unsafe {
                 parameters.fetch(&args.affine, walk.span, before.set);
+                let updates = Walk::<T, S, V>::RUNNING && team.rank() == 0;
+                let running = walk.running(updates, row);
                 let measured = walk.measure(&before, &mut team);
                 if team.rank() == 0 {
                     measured.save(args, row);
                 }
                 walk.finish_later(row, &before.slot, &parameters, measured.normalizer);
+                walk.update(updates, row, running, &measured);
             }
         }
         if !is_row {

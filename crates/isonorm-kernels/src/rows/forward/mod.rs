@@ -24,6 +24,8 @@ use super::epilogue::{Class, Epilogue, Told};
 use super::lanes::{Lanes, rotated, unrolled};
 use super::parameters::{Affine, Map, Parameters, at_least_one};
 use super::ring::Ring;
+use super::running::Running;
+use super::segments::Segments;
 use super::statistics::{Held, Statistics};
 use super::team::{Owns, Team};
 use crate::grid::Peers;
@@ -117,6 +119,10 @@ pub struct Args<T> {
     pub arrived: *mut u32,
     /// Where blocks of the grid that hold a row leave messages for each other, see [`Peers`]; or null.
     pub messages: *mut u32,
+    /// Where rows lie in segments.
+    pub segments: Segments,
+    /// Of rows in segments: their running statistics.
+    pub running: Running,
 }
 
 impl<T> Args<T> {
@@ -212,6 +218,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         let args = self.args;
         // SAFETY: the caller's.
         unsafe { parameters.fetch(&args.affine, self.span, set) };
+        let updates = Self::RUNNING && team.rank() == 0 && row < args.rows;
+        // SAFETY: the caller's.
+        let running = unsafe { self.running(updates, row) };
         if self.has_stream() {
             self.add_residual(loaded);
         }
@@ -236,6 +245,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                 self.store_stream(loaded, row);
             }
             self.finish(loaded, parameters, measured.normalizer, row);
+            self.update(updates, row, running, &measured);
         }
     }
 

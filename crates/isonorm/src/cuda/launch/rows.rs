@@ -5,6 +5,7 @@ use std::ptr;
 
 use isonorm_kernels::rows::key::{self, backward_kernels, kernels, sweep_kernels};
 use isonorm_kernels::rows::parameters::{Affine, Sharing};
+use isonorm_kernels::rows::running::Running as OfRows;
 use isonorm_kernels::rows::{Data, backward as gradients, forward as values, gather, running, two_sweeps};
 use isonorm_math::{Bf16, F16};
 
@@ -89,7 +90,7 @@ unsafe fn forward_of<T: Data>(
     workspace: usize,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
-    let stride = rows.columns;
+    let stride = rows.stride;
     let (mut moments, mut arrived) = (ptr::null_mut(), ptr::null_mut());
     if let Some(exchange) = rows.exchange {
         arrived = workspace as *mut u32;
@@ -108,6 +109,9 @@ unsafe fn forward_of<T: Data>(
         }
         None => [p.mean, 0],
     };
+    // Of rows in segments the kernel itself updates them.
+    let own = p.update.filter(|_| rows.parameters.sharing == Sharing::Segmented);
+    let unbias = rows.columns as f64 / (rows.columns as f64 - 1.0);
     let args = values::Args::<T> {
         x: p.x as *const T,
         residual: p.residual as *const T,
@@ -132,6 +136,13 @@ unsafe fn forward_of<T: Data>(
         moments,
         arrived,
         messages,
+        segments: rows.segments,
+        running: own.map_or(OfRows::NONE, |update| OfRows {
+            mean: update.mean as *mut u8,
+            variance: update.var as *mut u8,
+            factor: update.factor,
+            unbias,
+        }),
     };
     let kernel = &planned[0];
     // SAFETY: the plan's kernel is of this type.
@@ -147,7 +158,7 @@ unsafe fn forward_of<T: Data>(
         instances: running.instances,
         channels: running.channels,
         factor: update.factor,
-        unbias: rows.columns as f64 / (rows.columns as f64 - 1.0),
+        unbias,
         as_data: rows.parameters.as_data.into(),
         of: PhantomData,
     };
@@ -165,7 +176,7 @@ unsafe fn backward_of<T: Data>(
     workspace: usize,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
-    let stride = rows.columns;
+    let stride = rows.stride;
     let sums = |gradient: usize, offset: usize| match gradient {
         0 => ptr::null_mut(),
         gradient if rows.are_gradients => gradient as *mut f32,
@@ -198,6 +209,7 @@ unsafe fn backward_of<T: Data>(
         slots: rows.slots,
         blocks: rows.blocks,
         messages,
+        segments: rows.segments,
     };
     let first = &planned[0];
     // SAFETY: the plan's kernel is of this type.

@@ -1,6 +1,7 @@
 //! Plans for a GPU: which kernels run, in which shape. Pure, as the CPU's: no driver is asked, so that a plan for a GPU can be
 //! looked at and tested anywhere.
 
+mod choice;
 mod explain;
 mod occupancy;
 mod properties;
@@ -148,7 +149,7 @@ impl GpuPlan {
             GpuSchedule::Empty
         } else {
             match rows::plan(desc, &geometry, properties, skipped, &mut candidates) {
-                GpuSchedule::Unsupported => tiles::plan(desc, &geometry, properties, skipped, &mut candidates),
+                GpuSchedule::Unsupported => choice::plan(desc, &geometry, properties, skipped, &mut candidates),
                 schedule => schedule,
             }
         };

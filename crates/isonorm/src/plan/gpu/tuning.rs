@@ -194,6 +194,23 @@ pub(super) const MOST_GATHER_WARPS: u64 = 16;
 /// Warps of such a block, at least about; they have as many columns as they do not share.
 pub(super) const LEAST_GATHER_WARPS: u32 = 4;
 
+/// Channels in several segments.
+pub(super) struct Segments {
+    /// Bytes of a segment, at least.
+    pub(super) least_bytes: u64,
+    /// Threads of blocks of the whole chip, at most about.
+    pub(super) chip_threads: &'static [u32],
+    /// Nanoseconds that a row takes besides moving its bytes.
+    pub(super) step: u64,
+}
+
+/// Channels in several segments.
+pub(super) const SEGMENTS: Segments = Segments {
+    least_bytes: 128,
+    chip_threads: &[128, 256, 512],
+    step: 1000,
+};
+
 /// Groups that lie side by side, or in pieces.
 pub(super) struct Tiles {
     /// Bytes of a row that belong to a tile, with how fast memory is then, in percent.

@@ -26,7 +26,7 @@ pub(super) fn blocks(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> 
     match (rows.parameters.sharing, rows.has_parameters) {
         (Sharing::ByColumn, true) => of(&tuning::BACKWARD),
         (Sharing::ByColumn, false) => of(&tuning::BACKWARD).or_else(|_| of(&tuning::BACKWARD_RUNS)),
-        (Sharing::ByRun, _) => of(&tuning::BACKWARD_RUNS),
+        _ => of(&tuning::BACKWARD_RUNS),
     }
 }
 
@@ -40,7 +40,7 @@ fn schedule(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> Schedule {
     // Teams add up the gradients of columns; those of runs are left row by row.
     let (parts, gradients) = match rows.parameters.sharing {
         Sharing::ByColumn => (teams, rows.columns),
-        Sharing::ByRun => {
+        _ => {
             let sets = u64::from(rows.parameters.sets);
             (rows.rows / sets, sets * u64::from(rows.parameters.runs))
         }
@@ -57,6 +57,8 @@ fn schedule(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> Schedule {
         work: Work::Backward(Backward {
             rows: rows.rows,
             columns: rows.columns,
+            stride: rows.stride,
+            segments: rows.segments,
             parameters: rows.parameters,
             parts,
             are_gradients,

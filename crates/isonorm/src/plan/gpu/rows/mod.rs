@@ -6,6 +6,7 @@ mod long;
 mod parameters;
 mod registers;
 pub(crate) mod running;
+pub(super) mod segments;
 mod sweeps;
 
 use std::sync::OnceLock;
@@ -18,6 +19,7 @@ use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::{Key, Pass, backward_kernels, kernels, sweep_kernels};
 use isonorm_kernels::rows::parameters::Sharing;
+use isonorm_kernels::rows::segments::Segments;
 use isonorm_kernels::rows::statistics::Op;
 
 use super::occupancy::blocks_per_sm;
@@ -33,6 +35,9 @@ pub(crate) const VECTOR_BYTES: u32 = 16;
 pub(crate) struct Forward {
     pub(crate) rows: u64,
     pub(crate) columns: u64,
+    /// Elements from a row to the next.
+    pub(crate) stride: u64,
+    pub(crate) segments: Segments,
     pub(crate) parameters: Parameters,
     /// Blocks that share a row.
     pub(crate) blocks: u32,
@@ -70,6 +75,9 @@ pub(crate) struct Exchange {
 pub(crate) struct Backward {
     pub(crate) rows: u64,
     pub(crate) columns: u64,
+    /// Elements from a row to the next.
+    pub(crate) stride: u64,
+    pub(crate) segments: Segments,
     pub(crate) parameters: Parameters,
     /// Sums of each gradient of weight and bias that are left to be added up, one behind the other: those of blocks of the grid, or of
     /// clusters; by run, of rows.
@@ -180,6 +188,9 @@ struct Rows<'a> {
     residual: bool,
     rows: u64,
     columns: u64,
+    /// Elements from a row to the next.
+    stride: u64,
+    segments: Segments,
     parameters: Parameters,
     /// Whether there is a weight, or more.
     has_parameters: bool,
@@ -275,8 +286,8 @@ fn first(rows: &Rows<'_>, ways: Ways, width: Width, mut skipped: usize) -> (Opti
 }
 
 impl<'a> Rows<'a> {
-    /// The problem, or why no kernel of this family does it, whatever the length of a row.
-    fn of(desc: &NormDesc, g: &Geometry, gpu: &'a GpuProperties) -> Result<Rows<'a>, String> {
+    /// What does not depend on the shape, with no rows; or why no kernel of this family does it.
+    fn supported(desc: &NormDesc, gpu: &'a GpuProperties) -> Result<Rows<'a>, String> {
         let (dtype, backward) = (desc.get_dtype(), desc.get_pass().is_backward());
         let given = desc.uses_running_statistics();
         let oldest = ROWS.iter().filter(|module| module.data == dtype.name());
@@ -289,13 +300,6 @@ impl<'a> Rows<'a> {
                 "compute capability {has} is below {needs}, which the kernels need"
             ));
         }
-        if g.outer > 1 && !given || g.affine.outer_stride > 0 {
-            return Err("groups are not contiguous".into());
-        }
-        if given && g.inner == 1 {
-            return Err("channels lie side by side".into());
-        }
-        let parameters = Parameters::of(desc, g)?;
         Ok(Rows {
             gpu,
             dtype,
@@ -307,11 +311,34 @@ impl<'a> Rows<'a> {
             },
             activation: desc.get_activation(),
             residual: desc.has_residual() || desc.has_stream() && !backward,
+            rows: 0,
+            columns: 0,
+            stride: 0,
+            segments: Segments::NONE,
+            parameters: Parameters::NONE,
+            has_parameters: desc.get_affine().has_weight(),
+            tracked: None,
+        })
+    }
+
+    /// The problem, or why no kernel of this family does it, whatever the length of a row.
+    fn of(desc: &NormDesc, g: &Geometry, gpu: &'a GpuProperties) -> Result<Rows<'a>, String> {
+        let supported = Rows::supported(desc, gpu)?;
+        let given = desc.uses_running_statistics();
+        if g.outer > 1 && !given || g.affine.outer_stride > 0 {
+            return Err("groups are not contiguous".into());
+        }
+        if given && g.inner == 1 {
+            return Err("channels lie side by side".into());
+        }
+        let tracked = desc.get_norm().has_running_statistics() && !given && !desc.get_pass().is_backward();
+        Ok(Rows {
             rows: (g.batch * g.outer * g.kept) as u64,
             columns: g.inner as u64,
-            parameters,
-            has_parameters: desc.get_affine().has_weight(),
-            tracked: (desc.get_norm().has_running_statistics() && !given && !backward).then_some(g.channels as u64),
+            stride: g.inner as u64,
+            parameters: Parameters::of(desc, g)?,
+            tracked: tracked.then_some(g.channels as u64),
+            ..supported
         })
     }
 
@@ -400,6 +427,8 @@ impl<'a> Rows<'a> {
         Forward {
             rows: self.rows,
             columns: self.columns,
+            stride: self.stride,
+            segments: self.segments,
             parameters: self.parameters,
             blocks: 1,
             kept: 0,

@@ -19,6 +19,15 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
+    /// None.
+    pub(super) const NONE: Parameters = Parameters {
+        sharing: Sharing::ByColumn,
+        run: 1,
+        sets: 1,
+        runs: 1,
+        as_data: false,
+    };
+
     /// Whether so many sums of each gradient are the gradient itself, in its type and place.
     pub(super) fn are_gradients(&self, sums: u64) -> bool {
         sums == 1 && !self.as_data && self.sharing == Sharing::ByColumn

@@ -19,7 +19,7 @@ use super::super::tuning::{self, Registers, Shared};
 use super::{Forward, Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Work};
 
 /// Blocks of a cluster: every GPU that has clusters has these.
-const CLUSTERS: [u32; 3] = [2, 4, 8];
+pub(super) const CLUSTERS: [u32; 3] = [2, 4, 8];
 
 /// A kernel that holds the rows, the threads of its blocks, and how many of these hold a row.
 #[derive(Clone, Copy)]

@@ -3,7 +3,6 @@
 
 mod shapes;
 
-use std::cmp::Ordering;
 use std::sync::OnceLock;
 
 use isonorm_kernels::rows::access::Width;
@@ -13,11 +12,11 @@ use isonorm_kernels::tiles::key::{Key, backward_kernels, kernels};
 use isonorm_kernels::tiles::tiling::Tiling;
 use isonorm_kernels::tiles::{Kind, THREADS, message_words};
 
+use super::choice::Planned;
 use super::occupancy::blocks_per_sm;
 use super::rows::running::{self, REGION_BYTES};
 use super::rows::{Running, VECTOR_BYTES, gather};
-use super::{GpuProperties, GpuSchedule, Kernel, Schedule, Work};
-use crate::plan::Candidate;
+use super::{GpuProperties, Kernel, Schedule, Work};
 use crate::{Activation, DType, Geometry, NormDesc};
 
 /// What the kernels are told besides pointers.
@@ -94,48 +93,31 @@ struct Problem<'a> {
     tracked: Option<u64>,
 }
 
-const NAME: &str = "tiles";
+pub(super) const NAME: &str = "tiles";
 /// The compute capability that all of these kernels need.
 const NEEDS: u32 = 80;
 
-/// The shape that is fastest by the estimate, but for `skipped` others: for tensors that start on 16 bytes, and again for others.
-pub(super) fn plan(
-    desc: &NormDesc,
-    g: &Geometry,
-    gpu: &GpuProperties,
-    skipped: usize,
-    candidates: &mut Vec<Candidate>,
-) -> GpuSchedule {
-    let found = Problem::of(desc, g, gpu).and_then(|problem| {
-        let elements = shapes::choices(&problem, Width::Element);
-        let aligned = shapes::choices(&problem, Width::Vector).or_else(|_| elements.clone())?;
-        Ok((problem, aligned, elements.ok()))
-    });
-    let (problem, aligned, elements) = match found {
-        Ok(found) => found,
-        Err(reason) => {
-            candidates.push(Candidate::named(NAME, Some(reason)));
-            return GpuSchedule::Unsupported;
-        }
-    };
-    candidates.extend(aligned.iter().enumerate().map(|(index, choice)| Candidate {
+/// Shapes for tensors that start on 16 bytes, and for others, those that are fastest by the estimate first.
+pub(super) struct Plans {
+    pub(super) aligned: Vec<Planned>,
+    pub(super) misaligned: Vec<Planned>,
+}
+
+/// All shapes, or why there are none.
+pub(super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties) -> Result<Plans, String> {
+    let problem = Problem::of(desc, g, gpu)?;
+    let elements = shapes::choices(&problem, Width::Element);
+    let aligned = shapes::choices(&problem, Width::Vector).or_else(|_| elements.clone())?;
+    let planned = |choice: &shapes::Choice| Planned {
         name: NAME,
-        shape: Some(choice.to_string()),
-        estimate: Some(choice.nanoseconds as f64 * 1e-9),
-        declined: match index.cmp(&skipped) {
-            Ordering::Less => Some("skipped".into()),
-            Ordering::Equal => None,
-            Ordering::Greater => Some("slower by the estimate".into()),
-        },
-    }));
-    let Some(choice) = aligned.get(skipped) else {
-        return GpuSchedule::Unsupported;
+        shape: choice.to_string(),
+        nanoseconds: choice.nanoseconds,
+        schedule: schedule(&problem, choice),
     };
-    let elements = elements.as_ref().and_then(|all| all.get(skipped).or(all.last()));
-    GpuSchedule::Kernels {
-        aligned: Box::new(schedule(&problem, choice)),
-        misaligned: elements.map(|choice| Box::new(schedule(&problem, choice))),
-    }
+    Ok(Plans {
+        aligned: aligned.iter().map(planned).collect(),
+        misaligned: elements.unwrap_or_default().iter().map(planned).collect(),
+    })
 }
 
 impl<'a> Problem<'a> {

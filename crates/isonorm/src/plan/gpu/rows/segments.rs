@@ -1,0 +1,187 @@
+//! Rows in segments: channels of N, C, spatial in training, which a block holds, the blocks of a cluster, or blocks of the whole chip.
+
+use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::key::Pass;
+use isonorm_kernels::rows::parameters::Sharing;
+use isonorm_kernels::rows::segments::Segments;
+use isonorm_kernels::rows::team::Owner;
+use isonorm_kernels::simt::WARP;
+
+use super::super::choice::Planned;
+use super::super::tuning::{self, Registers, SEGMENTS};
+use super::registers::{CLUSTERS, Choice, kernel, slots, teams};
+use super::{Backward, Forward, GpuProperties, Kernel, Listed, Parameters, Rows, Schedule, Work};
+use crate::plan::explain::counted;
+use crate::{DType, Geometry, NormDesc};
+
+/// What these ways have in common.
+pub(in super::super) const NAME: &str = "rows";
+
+/// All shapes that hold a channel, in no order; or why there are none.
+pub(in super::super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties) -> Result<Vec<Planned>, String> {
+    let rows = channels(desc, g, gpu)?;
+    let mut plans: Vec<Planned> = Vec::new();
+    let kernels = rows.kernels(Width::Vector);
+    let owned_alike = |listed: &Listed| kernels.iter().find(|other| other.key.owner == listed.key.owner);
+    // Those with the least code for nothing come first.
+    let least = |listed: &&&Listed| owned_alike(listed).is_some_and(|first| first.key.class == listed.key.class);
+    for listed in kernels.iter().filter(least) {
+        for choice in choices(&rows, listed) {
+            let new = planned(&rows, choice);
+            if plans.iter().all(|old| old.schedule.kernels != new.schedule.kernels) {
+                plans.push(new);
+            }
+        }
+    }
+    match plans.is_empty() {
+        true => Err(format!("no blocks hold channels of {} elements of {}", rows.columns, rows.dtype)),
+        false => Ok(plans),
+    }
+}
+
+/// The problem as kernels of rows see it, or why it is none of theirs.
+fn channels<'a>(desc: &NormDesc, g: &Geometry, gpu: &'a GpuProperties) -> Result<Rows<'a>, String> {
+    let own = g.batch == 1 && g.outer > 1 && g.affine.outer_stride == 0 && g.affine.inner_divisor.is_none();
+    if !own || desc.uses_running_statistics() || !desc.get_norm().is_centred() {
+        return Err("groups are not channels of several segments".into());
+    }
+    let elements = g.outer * g.kept * g.inner;
+    let narrow = |number: usize| u32::try_from(number).map_err(|_| format!("{elements} elements are more than 2³²"));
+    let segments = Segments {
+        length: narrow(g.inner)?,
+        stride: narrow(elements).and_then(|_| narrow(g.kept * g.inner))?,
+    };
+    let bytes = g.inner * desc.get_dtype().bytes();
+    if (bytes as u64) < SEGMENTS.least_bytes || !bytes.is_multiple_of(super::VECTOR_BYTES as usize) {
+        return Err(format!("segments of {bytes} bytes are too short, or no multiple of {}", super::VECTOR_BYTES));
+    }
+    let (contiguous, columns) = (Rows::supported(desc, gpu)?, g.outer * g.inner);
+    Ok(Rows {
+        rows: g.kept as u64,
+        columns: columns as u64,
+        stride: g.inner as u64,
+        segments,
+        parameters: Parameters {
+            sharing: Sharing::Segmented,
+            run: columns as u64,
+            sets: narrow(g.kept)?,
+            runs: 1,
+            as_data: desc.get_param_dtype() != DType::F32,
+        },
+        ..contiguous
+    })
+}
+
+/// The ways in which a kernel's blocks hold a row.
+fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
+    let of_thread = u64::from(listed.key.accesses * listed.key.access_elements(rows.bytes()));
+    let choice = |blocks: u32| {
+        let threads = rows.columns.div_ceil(of_thread * u64::from(blocks)).next_multiple_of(WARP.into());
+        let threads = u32::try_from(threads).ok()?;
+        let choice = Choice { listed, threads, blocks };
+        let shared = listed.key.shared_bytes(threads, listed.key.least_slots());
+        let fits = listed.key.fits(rows.columns, (threads, blocks), rows.bytes());
+        (fits && shared <= rows.gpu.shared_bytes_per_block).then_some(choice)
+    };
+    match listed.key.owner {
+        Owner::Block => choice(1).into_iter().collect(),
+        Owner::Blocks => {
+            let has = listed.needs().is_some_and(|needs| rows.has_clusters(needs).is_ok());
+            CLUSTERS.into_iter().filter(|_| has).filter_map(choice).collect()
+        }
+        Owner::Chip => {
+            let blocks = |threads: &u32| rows.columns.div_ceil(of_thread * u64::from(*threads)) as u32;
+            let resident = |choice: &Choice| {
+                let slots = listed.key.least_slots();
+                u64::from(choice.blocks) <= rows.resident_blocks(listed, choice.threads, slots)
+            };
+            let of_threads = SEGMENTS.chip_threads.iter().map(blocks).filter(|&blocks| blocks > 1);
+            of_threads.filter_map(choice).filter(resident).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn tuning(rows: &Rows<'_>) -> &'static Registers {
+    match rows.pass {
+        Pass::Forward => &tuning::FORWARD,
+        Pass::Backward => &tuning::BACKWARD_RUNS,
+    }
+}
+
+fn planned(rows: &Rows<'_>, choice: Choice) -> Planned {
+    let kept = slots(rows, choice, tuning(rows));
+    let teams = teams(rows, choice, tuning(rows), kept);
+    let kernel = kernel(rows, choice, teams, kept);
+    let messages_bytes = choice.messages_bytes(teams);
+    let work = match rows.pass {
+        Pass::Forward => Work::Forward(Forward {
+            blocks: choice.blocks,
+            kept,
+            messages_bytes,
+            ..rows.forward()
+        }),
+        Pass::Backward => Work::Backward(Backward {
+            rows: rows.rows,
+            columns: rows.columns,
+            stride: rows.stride,
+            segments: rows.segments,
+            parameters: rows.parameters,
+            parts: 1,
+            are_gradients: true,
+            gradients: rows.rows,
+            slots: kept,
+            sums_bytes: 0,
+            blocks: choice.blocks,
+            messages_bytes,
+        }),
+    };
+    Planned {
+        name: match choice.listed.key.owner {
+            Owner::Block => "rows/block",
+            Owner::Blocks => "rows/blocks",
+            _ => "rows/chip",
+        },
+        shape: shape(choice, teams, kept),
+        nanoseconds: nanoseconds(rows, choice, &kernel, kept),
+        schedule: Schedule {
+            kernels: vec![kernel],
+            work,
+            workspace_bytes: messages_bytes,
+            running_bytes: 0,
+            again_bytes: 0,
+        },
+    }
+}
+
+fn shape(choice: Choice, teams: u64, kept: u32) -> String {
+    let Choice { listed, threads, blocks } = choice;
+    let (teams, blocks) = (counted(teams as usize, "team"), counted(blocks as usize, "block"));
+    let accesses = listed.key.accesses;
+    match kept {
+        0 => format!("{teams} of {blocks} of {threads} threads with {accesses} accesses"),
+        kept => format!("{teams} of {blocks} of {threads} threads with {accesses} accesses, {}", counted(kept as usize, "slot")),
+    }
+}
+
+/// The time that it takes by an estimate.
+fn nanoseconds(rows: &Rows<'_>, choice: Choice, kernel: &Kernel, kept: u32) -> u64 {
+    let Choice { listed, threads, blocks } = choice;
+    let at_once = match listed.key.owner {
+        Owner::Chip => rows.resident_blocks(listed, threads, kept) / u64::from(blocks),
+        _ => rows.resident_clusters(listed, threads, kept, blocks),
+    };
+    let teams = at_once.min(rows.rows);
+    let rounds = rows.rows.div_ceil(teams);
+    let tensors = match rows.pass {
+        Pass::Forward => 2,
+        Pass::Backward => 3,
+    } + u64::from(rows.residual);
+    let bytes = tensors * teams * rows.columns * u64::from(rows.bytes());
+    // Multiprocessors that have no block do not ask memory for anything.
+    let busy = (teams * u64::from(blocks)).min(rows.gpu.sms.into());
+    let speed = rows.gpu.copy_bytes_per_second * busy as f64 / f64::from(rows.gpu.sms);
+    let _ = kernel;
+    let memory = bytes as f64 / speed * 1e9;
+    rounds * (memory as u64 + SEGMENTS.step)
+}
