@@ -62,6 +62,7 @@ modules! {
     "rows_forward_segments_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_forward_segments_any" of "f32" "f16" "bf16" for 80;
     "rows_forward_cluster_segments_piecewise" of "f32" "f16" "bf16" for 90;
+    "rows_forward_cluster_segments_wide" of "f32" for 90;
     "rows_forward_cluster_segments_any" of "f32" "f16" "bf16" for 90;
     "rows_forward_chip_segments_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_long" of "f32" "f16" "bf16" for 80;

@@ -50,8 +50,8 @@ impl Module {
             // Eight accesses take more.
             "rows_forward_cluster_runs_plain" if kernel.contains("_v4") => Some(80),
             // Two blocks on a multiprocessor, or more.
-            "rows_forward_segments_piecewise" if kernel.ends_with("_v4") => Some(64 + more),
-            "rows_forward_segments_piecewise" if more == 0 => Some(80),
+            "rows_forward_segments_piecewise" if kernel.contains("_v4") => Some(72 + more),
+            "rows_forward_segments_piecewise" if more == 0 && kernel.contains("_v8") => Some(88),
             "rows_forward_cluster_segments_piecewise" if kernel.contains("_v4") => Some(80),
             // Activations of several numbers side by side take all they get, and are no faster for it.
             "rows_forward_any" if kernel.ends_with("_v4") => Some(72),
@@ -82,7 +82,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 57] = [
+const FAMILIES: [&str; 58] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -99,6 +99,7 @@ const FAMILIES: [&str; 57] = [
     "rows_forward_segments_piecewise",
     "rows_forward_segments_any",
     "rows_forward_cluster_segments_piecewise",
+    "rows_forward_cluster_segments_wide",
     "rows_forward_cluster_segments_any",
     "rows_forward_chip_segments_piecewise",
     "rows_long",
@@ -166,8 +167,8 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
 /// The element types that a family is for.
 fn data(family: &str) -> &'static [&'static str] {
     match family {
-        // Accesses of 16-bit numbers have more sums than there are registers.
-        "rows_backward_wide" => &["f32"],
+        // Accesses of 16-bit numbers have more sums than there are registers, or more numbers.
+        "rows_backward_wide" | "rows_forward_cluster_segments_wide" => &["f32"],
         _ => &["f32", "f16", "bf16"],
     }
 }

@@ -6,6 +6,8 @@
 use isonorm_math::{Bf16, Element, F16};
 
 use super::lanes::Lanes;
+use super::parameters::at_least_one;
+use super::segments::Segments;
 use crate::simt::{self, Shared, WARP, Word};
 
 /// An element type that kernels read and write: `f32`, [`F16`], [`Bf16`].
@@ -380,6 +382,28 @@ impl Span {
             step: WARP * width,
             columns,
         }
+    }
+
+    /// Of thread `rank` of `threads`, each with accesses of `width` elements, to whole segments, as many at once as there are threads for.
+    /// Elements are counted with those that lie between.
+    #[inline(always)]
+    pub fn of_segments(rank: u32, threads: u32, width: u32, segments: Segments) -> Self {
+        let (end, accesses) = (segments.count * segments.stride, at_least_one(segments.length / width));
+        let (at_once, segment) = (segments.at_once(threads, width), rank / accesses);
+        Self {
+            own: match segment < at_once {
+                true => segment * segments.stride + rank % accesses * width,
+                false => end,
+            },
+            step: at_once * segments.stride,
+            columns: end,
+        }
+    }
+
+    /// The first element of part `v`, computed here: addresses that are variables of a loop over rows take two registers each.
+    #[inline(always)]
+    pub fn start_here(self, v: usize) -> u32 {
+        simt::opaque(self.own) + v as u32 * simt::opaque(self.step)
     }
 
     /// The first element of part `v`.

@@ -56,7 +56,9 @@ impl Key {
     fn of<S: Spec>(function: &str, accesses: usize) -> Key {
         Key {
             pass: match function {
-                "backward" | "by_run" | "gradients_later" | "segmented" | "segmented_later" | "two_sweeps" => Pass::Backward,
+                "backward" | "by_run" | "gradients_later" | "segmented" | "segmented_later" | "two_sweeps" => {
+                    Pass::Backward
+                }
                 _ => Pass::Forward,
             },
             op: S::Statistics::OP,
@@ -134,7 +136,8 @@ impl Key {
 
     /// Whether rows come ahead to shared memory.
     pub fn has_slots(&self) -> bool {
-        self.ahead && !self.is_long() && (self.pass == Pass::Backward || self.spans_blocks())
+        let to_shared = self.pass == Pass::Backward || self.spans_blocks() || self.sharing == Sharing::Segmented;
+        self.ahead && !self.is_long() && to_shared
     }
 
     /// Elements of a tile of a long row, which a block of `threads` threads has at a time.
@@ -143,7 +146,7 @@ impl Key {
     }
 
     /// Whether the teams of blocks of `threads` threads, so many of which share a row, hold rows of so many elements of
-    /// `element_bytes`. Vectors have to fill the row, and only the last vector of a thread may lie beyond it, unless rows lie in segments.
+    /// `element_bytes`. Vectors have to fill the row, and only the last vector of a thread may lie beyond it; rows in segments are another question.
     pub fn fits(&self, columns: u64, (threads, blocks): (u32, u32), element_bytes: u32) -> bool {
         let elements = self.access_elements(element_bytes);
         let accesses = columns.div_ceil(elements.into());
@@ -151,12 +154,11 @@ impl Key {
         let most = team * u64::from(self.accesses);
         let least = match self.width {
             Width::Vector if !columns.is_multiple_of(elements.into()) => return false,
-            Width::Vector if self.sharing == Sharing::Segmented => 1,
             Width::Vector => most - team,
             Width::Element => 0,
         };
         let block = threads.is_multiple_of(WARP) && (WARP..=self.max_threads()).contains(&threads);
-        block && (self.is_long() || (least.max(1)..=most).contains(&accesses))
+        block && (self.is_long() || self.sharing == Sharing::Segmented || (least.max(1)..=most).contains(&accesses))
     }
 
     /// Bytes that an access takes in shared memory.
@@ -182,7 +184,7 @@ impl Key {
         let of_tensor = self.accesses * self.access_bytes();
         let of_thread = match (self.pass, self.owner) {
             _ if self.is_long() => kept * of_tensor,
-            (Pass::Forward, Owner::Blocks | Owner::Chip) => kept * of_tensor * (1 + u32::from(self.residual)),
+            (Pass::Forward, _) if self.has_slots() => kept * of_tensor * (1 + u32::from(self.residual)),
             (Pass::Forward, _) => 0,
             // The teams of a block add up what they have summed, in the same place.
             (Pass::Backward, Owner::Lanes(_)) => {
@@ -259,6 +261,7 @@ impl Key {
             (Class::Plain, _) if self.is_long() || self.pass == Pass::Backward => "_plain",
             (Class::Plain, Owner::Lanes(_)) if self.accesses <= 2 => "_lanes",
             (Class::Plain, _) => "_block",
+            (Class::Piecewise, _) if self.accesses > 8 => "_wide",
             (Class::Piecewise, _) => "_piecewise",
             (Class::Any, _) if self.width == Width::Element || self.is_long() || self.pass == Pass::Backward => "",
             (Class::Any, _) => "_any",

@@ -5,34 +5,18 @@ use isonorm_math::Real;
 
 use crate::simt::{self, Shared};
 
-/// `body(0)`, `body(1)`, … `body(V − 1)`, written out; `V` is 8 at most.
+/// `body(0)`, `body(1)`, … `body(V − 1)`, written out; `V` is 16 at most.
 #[inline(always)]
 pub(crate) fn unrolled<const V: usize>(mut body: impl FnMut(usize)) {
-    const { assert!(V <= 8) };
-    if V > 0 {
-        body(0);
+    const { assert!(V <= 16) };
+    macro_rules! each {
+        ($($v:literal)*) => {$(
+            if V > $v {
+                body($v);
+            }
+        )*};
     }
-    if V > 1 {
-        body(1);
-    }
-    if V > 2 {
-        body(2);
-    }
-    if V > 3 {
-        body(3);
-    }
-    if V > 4 {
-        body(4);
-    }
-    if V > 5 {
-        body(5);
-    }
-    if V > 6 {
-        body(6);
-    }
-    if V > 7 {
-        body(7);
-    }
+    each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
 }
 
 /// The array with its first element moved to the end.

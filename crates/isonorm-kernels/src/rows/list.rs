@@ -91,15 +91,18 @@ macro_rules! forward_kernels {
                 layer_chip_v8_ahead: Centred, Chip, Vectors, 8, ByRun, Plain, false, true;
             }
             "rows_forward_segments_piecewise" by forward {
-                layer_block_v4: Centred, Block, Vectors<true>, 4, Segmented, Piecewise, false, false;
-                layer_block_v8: Centred, Block, Vectors<true>, 8, Segmented, Piecewise, false, false;
+                layer_block_v4_ahead: Centred, Block, Vectors<true>, 4, Segmented, Piecewise, false, true;
+                layer_block_v8_ahead: Centred, Block, Vectors<true>, 8, Segmented, Piecewise, false, true;
             }
             "rows_forward_segments_any" by forward {
-                layer_block_v4: Centred, Block, Vectors<true>, 4, Segmented, Any, true, false;
+                layer_block_v4_ahead: Centred, Block, Vectors<true>, 4, Segmented, Any, true, true;
             }
             "rows_forward_cluster_segments_piecewise" by forward {
                 layer_blocks_v4_ahead: Centred, Blocks, Vectors<true>, 4, Segmented, Piecewise, false, true;
                 layer_blocks_v8_ahead: Centred, Blocks, Vectors<true>, 8, Segmented, Piecewise, false, true;
+            }
+            "rows_forward_cluster_segments_wide" by forward {
+                layer_blocks_v16_ahead: Centred, Blocks, Vectors<true>, 16, Segmented, Piecewise, false, true;
             }
             "rows_forward_cluster_segments_any" by forward {
                 layer_blocks_v4_ahead: Centred, Blocks, Vectors<true>, 4, Segmented, Any, true, true;

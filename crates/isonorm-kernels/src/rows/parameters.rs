@@ -5,7 +5,6 @@ use core::num::NonZero;
 use super::access::{Access, Data, Span, width};
 use super::lanes::{Lanes, unrolled};
 pub use super::run_of::RunOf;
-use super::segments::{Contiguous, Places};
 
 /// Weight and bias as a kernel is told them: `f32`, or of the data's type. There are `runs` of each for each of `sets` sets, and
 /// row `r` belongs to set `r mod sets`.
@@ -99,9 +98,6 @@ pub trait Map {
     /// each kind; more are read again for each row.
     type Of<T: Data, A: Access, const V: usize, const KEPT: u32>: Parameters<T, A, V>;
 
-    /// Where the parts of a thread lie in a row.
-    type Places<const V: usize>: Places;
-
     /// What finds the parameter of a column.
     type Lookup: Copy;
 
@@ -133,7 +129,6 @@ pub struct ByRun;
 impl Map for ByColumn {
     const SHARING: Sharing = Sharing::ByColumn;
     type Of<T: Data, A: Access, const V: usize, const KEPT: u32> = Columns<T, A, V, KEPT>;
-    type Places<const V: usize> = Contiguous;
     type Lookup = ();
 
     #[inline(always)]
@@ -154,7 +149,6 @@ impl Map for ByColumn {
 impl Map for ByRun {
     const SHARING: Sharing = Sharing::ByRun;
     type Of<T: Data, A: Access, const V: usize, const KEPT: u32> = Runs<V>;
-    type Places<const V: usize> = Contiguous;
     type Lookup = RunOf;
 
     #[inline(always)]

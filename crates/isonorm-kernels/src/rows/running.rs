@@ -65,7 +65,12 @@ impl Running {
             return [0.0; 2];
         }
         // SAFETY: the caller's.
-        unsafe { [load::<T>(self.mean, row, as_data), load::<T>(self.variance, row, as_data)] }
+        unsafe {
+            [
+                load::<T>(self.mean, row, as_data),
+                load::<T>(self.variance, row, as_data),
+            ]
+        }
     }
 
     /// Takes the mean and the biased variance of a row into what they were before.
@@ -74,13 +79,7 @@ impl Running {
     ///
     /// The pointers are as said there; one thread a row.
     #[inline(always)]
-    pub(super) unsafe fn update<T: Data>(
-        &self,
-        row: u64,
-        before: [f32; 2],
-        [mean, variance]: [f32; 2],
-        as_data: u32,
-    ) {
+    pub(super) unsafe fn update<T: Data>(&self, row: u64, before: [f32; 2], [mean, variance]: [f32; 2], as_data: u32) {
         if !self.mean.is_null() {
             let mean = blended(before[0], mean.into(), self.factor);
             let variance = blended(before[1], f64::from(variance) * self.unbias, self.factor);

@@ -1,82 +1,35 @@
 //! Rows whose elements lie in segments apart from each other: the channels of N, C, spatial, each with a weight and a bias of its own.
 //!
-//! A thread has the same places in every row, so that it looks for them once.
+//! The threads of a team are spread over whole segments, as many as they are enough for; so from one access of a thread to its next it
+//! is always as far, and the last threads may have nothing.
 
 use super::access::{Access, Data, Span};
-use super::lanes::{Lanes, unrolled};
+use super::lanes::Lanes;
 use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one, one_of_run};
-use crate::simt;
 
-/// How far a segment of a row is from the next, as a kernel is told.
+/// Segments of a row, as a kernel is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Segments {
     /// Elements of a segment; at least 1.
     pub length: u32,
-    /// Elements from the start of a segment to that of the next; those of all are fewer than 2³².
+    /// Elements from the start of a segment to that of the next.
     pub stride: u32,
+    /// How many; all together, with what lies between them, are no more than 2³⁰ elements.
+    pub count: u32,
 }
 
 impl Segments {
     /// For rows that are contiguous.
-    pub const NONE: Segments = Segments { length: 1, stride: 1 };
-}
+    pub const NONE: Segments = Segments {
+        length: 1,
+        stride: 1,
+        count: 1,
+    };
 
-/// Where the parts of a thread lie in a row.
-pub trait Places: Copy {
-    /// Those of a span.
-    #[doc(hidden)]
-    #[allow(private_interfaces)]
-    fn new(span: Span, segments: Segments) -> Self;
-
-    /// How many elements after the row's first one part `v` starts.
-    #[doc(hidden)]
-    #[allow(private_interfaces)]
-    fn offset(&self, span: Span, v: usize) -> u32;
-}
-
-/// One behind the other.
-#[derive(Clone, Copy)]
-pub struct Contiguous;
-
-impl Places for Contiguous {
-    #[inline(always)]
-    #[allow(private_interfaces)]
-    fn new(_span: Span, _segments: Segments) -> Self {
-        Contiguous
-    }
-
-    #[inline(always)]
-    #[allow(private_interfaces)]
-    fn offset(&self, span: Span, v: usize) -> u32 {
-        span.start(v)
-    }
-}
-
-/// In segments.
-#[derive(Clone, Copy)]
-pub struct Apart<const V: usize>([u32; V]);
-
-impl<const V: usize> Places for Apart<V> {
-    #[inline(always)]
-    #[allow(private_interfaces)]
-    fn new(span: Span, segments: Segments) -> Self {
-        let length = at_least_one(segments.length);
-        let mut offsets = [0; V];
-        unrolled::<V>(|v| {
-            let start = span.start(v);
-            // Not of parts beyond the row.
-            let before = (start / length).wrapping_mul(segments.stride);
-            offsets[v] = before.wrapping_add(start % length);
-        });
-        Apart(offsets)
-    }
-
-    #[inline(always)]
-    #[allow(private_interfaces)]
-    fn offset(&self, _span: Span, v: usize) -> u32 {
-        // Opaque, for otherwise the addresses in each tensor become variables of a loop over rows, two registers each.
-        simt::opaque(self.0[v])
+    /// Whole segments that so many threads are enough for, with an access of `width` elements each.
+    pub fn at_once(&self, threads: u32, width: u32) -> u32 {
+        threads / at_least_one(self.length / width)
     }
 }
 
@@ -86,7 +39,6 @@ pub struct Segmented;
 impl Map for Segmented {
     const SHARING: Sharing = Sharing::Segmented;
     type Of<T: Data, A: Access, const V: usize, const KEPT: u32> = OfRow;
-    type Places<const V: usize> = Apart<V>;
     type Lookup = ();
 
     #[inline(always)]

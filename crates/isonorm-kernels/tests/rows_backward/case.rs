@@ -7,6 +7,7 @@ use isonorm_kernels::rows::backward::Args;
 use isonorm_kernels::rows::key::{Kernel, Key};
 use isonorm_kernels::rows::parameters::{Affine, Sharing};
 use isonorm_kernels::rows::ring::MOST_SLOTS;
+use isonorm_kernels::rows::segments::Segments;
 use isonorm_kernels::rows::statistics::Op;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::rows::{Data, gather};
@@ -182,7 +183,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
     let teams = (case.rows as u32).div_ceil(key.teams(case.threads)).min(2);
     let count = match key.sharing {
         Sharing::ByColumn => teams,
-        Sharing::ByRun => (case.rows / case.sets) as u32,
+        _ => (case.rows / case.sets) as u32,
     };
     let mut parts = [0, 1].map(|_| Tensor::new(count as usize * case.parameters(), 0, || f32::NAN));
     let mut messages = Tensor::new((teams * message_words(case.blocks)) as usize, 0, || 0);
@@ -246,6 +247,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         slots: case.slots,
         blocks: case.blocks,
         messages: buffers.writable("messages", messages.get_mut()),
+        segments: Segments::NONE,
     };
     let launch = Launch::new(teams * case.blocks, case.threads)
         .shared_bytes(key.shared_bytes(case.threads, case.slots))

@@ -8,6 +8,8 @@ use isonorm_kernels::rows::forward::Args;
 use isonorm_kernels::rows::key::Kernel;
 use isonorm_kernels::rows::parameters::{Affine, Sharing};
 use isonorm_kernels::rows::ring::MOST_SLOTS;
+use isonorm_kernels::rows::running::Running;
+use isonorm_kernels::rows::segments::Segments;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_math::Activation;
 

@@ -50,7 +50,11 @@ fn lengths<T: Rounding>(kernel: &Kernel<Args<T>>, threads: u32) -> Vec<usize> {
 
 /// Those that hold a row in registers.
 fn short_kernels<T: Rounding>() -> impl Iterator<Item = Kernel<Args<T>>> {
-    kernels::<T>().into_iter().filter(|kernel| !kernel.key.is_long())
+    let contiguous = |kernel: &Kernel<Args<T>>| kernel.key.sharing != Sharing::Segmented;
+    kernels::<T>()
+        .into_iter()
+        .filter(|kernel| !kernel.key.is_long())
+        .filter(contiguous)
 }
 
 fn every_kernel<T: Rounding>() {

@@ -9,7 +9,6 @@ use crate::rows::forward::Spec;
 use crate::rows::lanes::unrolled;
 use crate::rows::parameters::{Map, Sharing};
 use crate::rows::ring::Ring;
-use crate::rows::segments::Places;
 use crate::rows::team::{Owner, Owns, Team};
 use crate::simt;
 
@@ -36,7 +35,6 @@ impl<T: Data, A: Access, const V: usize> Loaded<T, A, V> {
 pub(super) struct Walk<'a, T: Data, S: Spec, const V: usize> {
     pub(super) args: &'a Args<T>,
     pub(super) span: Span,
-    places: <S::Map as Map>::Places<V>,
     /// See [`simt::zero`].
     pub(super) zero: u32,
     of: PhantomData<S>,
@@ -50,14 +48,15 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     pub(super) fn new(args: &'a Args<T>, team: &S::Team) -> Self {
         let width = width::<T, S::Access>();
         let columns = args.columns as u32;
+        let (rank, threads) = (team.rank(), team.threads());
         let span = match S::Map::SHARING {
-            Sharing::ByRun => Span::of_stretches(team.rank(), V as u32, width, columns),
-            Sharing::ByColumn | Sharing::Segmented => Span::new(team.rank(), team.threads(), width, columns),
+            Sharing::ByColumn => Span::new(rank, threads, width, columns),
+            Sharing::ByRun => Span::of_stretches(rank, V as u32, width, columns),
+            Sharing::Segmented => Span::of_segments(rank, threads, width, args.segments),
         };
         Self {
             args,
             span,
-            places: Places::new(span, args.segments),
             zero: match S::Team::OWNER {
                 // Threads of a block have rows of their own.
                 Owner::Lanes(_) => 0,
@@ -69,8 +68,11 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
 
     #[inline(always)]
     pub(super) fn place(&self, base: *const T, row: u64, stride: u64, v: usize) -> *const T {
-        base.wrapping_add((row * stride) as usize)
-            .wrapping_add(self.places.offset(self.span, v) as usize)
+        let start = match S::Map::SHARING {
+            Sharing::Segmented => self.span.start_here(v),
+            _ => self.span.start(v),
+        };
+        base.wrapping_add((row * stride) as usize).wrapping_add(start as usize)
     }
 
     #[inline(always)]

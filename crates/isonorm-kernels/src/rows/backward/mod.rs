@@ -17,9 +17,9 @@
 
 pub mod by_run;
 pub mod gradients_later;
+mod held;
 pub mod segmented;
 pub mod segmented_later;
-mod held;
 mod sums;
 
 use isonorm_math::{BackwardCoefficients, Normalizer, Real, normalize};
@@ -190,10 +190,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         // SAFETY: the caller's.
         let mut ahead = unsafe { self.normalizer(first_row + own_row) };
         let mut ring = Ring::new(S::Team::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.slots, 0);
-        let behind = ring.behind();
         if S::AHEAD {
             let mut rows = 0;
-            while rows < behind {
+            while rows < args.slots {
                 // SAFETY: the caller's.
                 unsafe { self.fetch(&ring, first_row + own_row + u64::from(rows) * step, rows) };
                 rows += 1;
@@ -208,9 +207,12 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
             unsafe {
                 ahead = self.normalizer(first_row + own_row);
                 let loaded = if S::AHEAD {
-                    self.fetch(&ring, row + u64::from(behind) * step, ring.slot(behind));
                     work.fetch(self, row);
-                    self.arrived(&mut ring, row)
+                    let slot = ring.slot(0);
+                    let loaded = self.arrived(&mut ring, row);
+                    // In its place, now that the row is in registers.
+                    self.fetch(&ring, row + u64::from(args.slots) * step, slot);
+                    loaded
                 } else {
                     work.fetch(self, row);
                     self.load(row)

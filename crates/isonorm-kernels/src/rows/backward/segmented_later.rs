@@ -61,7 +61,10 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
                 ring.wait();
                 let (slot, normalizer) = (ring.arrived(), ahead);
                 ahead = walk.normalizer(row + step);
-                let own = walk.sums_of_row(walk.distances(&slot, normalizer), walk.slopes(&slot, normalizer, parameters));
+                let own = walk.sums_of_row(
+                    walk.distances(&slot, normalizer),
+                    walk.slopes(&slot, normalizer, parameters),
+                );
                 let sent = team.send_pair(own);
                 next = Some(Before {
                     slot,
@@ -82,7 +85,10 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
             let row = simt::opaque_64(row) - step;
             let sums = team.receive_pair(&sent);
             let coefficients = walk.coefficients(sums.map(|sum| sum * parameters.weight));
-            let (xhat, g) = (walk.distances(&slot, normalizer), walk.slopes(&slot, normalizer, parameters));
+            let (xhat, g) = (
+                walk.distances(&slot, normalizer),
+                walk.slopes(&slot, normalizer, parameters),
+            );
             // SAFETY: the caller's.
             unsafe {
                 walk.finish(&parameters, xhat, g, normalizer.rstd, coefficients, row);

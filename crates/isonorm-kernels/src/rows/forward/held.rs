@@ -7,7 +7,6 @@ use crate::rows::access::{Access, Data, Span, width};
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::{Map, Sharing};
 use crate::rows::ring::Ring;
-use crate::rows::segments::Places;
 use crate::rows::statistics::{Measured, Statistics};
 use crate::rows::team::Team;
 
@@ -15,8 +14,44 @@ use crate::rows::team::Team;
 pub(super) struct Loaded<T: Data, A: Access, const V: usize> {
     pub(super) x: [A::Raw<T>; V],
     pub(super) residual: [A::Raw<T>; V],
+    pub(super) first: First<T, A>,
+}
+
+/// What lies at the start of a row, as it came: whoever computes with it waits for it.
+pub(super) struct First<T: Data, A: Access> {
     /// The row's first element, and the residual's.
-    pub(super) first: [T; 2],
+    elements: [T; 2],
+    /// Of rows in segments, the first access.
+    access: A::Raw<T>,
+}
+
+impl<T: Data, A: Access> Clone for First<T, A> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Data, A: Access> Copy for First<T, A> {}
+
+impl<T: Data, A: Access> First<T, A> {
+    #[inline(always)]
+    pub(super) fn nothing() -> Self {
+        Self {
+            elements: [T::default(); 2],
+            access: A::nothing::<T>(),
+        }
+    }
+
+    /// The mean of the first access: nearer to the row's mean than one element. Of equal numbers exactly that one; the first of them, if
+    /// the sum is no number.
+    #[inline(always)]
+    fn mean_of_access(self) -> f32 {
+        let numbers = A::unpack::<T>(self.access);
+        let (_, first) = numbers.fold((0, 0.0), |(n, first), x: f32| (n + 1, if n == 0 { x } else { first }));
+        let mean = numbers.fold(0.0, |sum, x: f32| sum + x) * (1.0 / width::<T, A>() as f32);
+        if mean.is_finite() { mean } else { first }
+    }
 }
 
 impl<T: Data, A: Access, const V: usize> Clone for Loaded<T, A, V> {
@@ -35,7 +70,7 @@ impl<T: Data, A: Access, const V: usize> Loaded<T, A, V> {
         Self {
             x: [nothing; V],
             residual: [nothing; V],
-            first: [T::default(); 2],
+            first: First::nothing(),
         }
     }
 }
@@ -44,7 +79,6 @@ impl<T: Data, A: Access, const V: usize> Loaded<T, A, V> {
 pub(super) struct Walk<'a, T: Data, S: Spec, const V: usize> {
     pub(super) args: &'a Args<T>,
     pub(super) span: Span,
-    places: <S::Map as Map>::Places<V>,
     of: PhantomData<S>,
 }
 
@@ -55,11 +89,14 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     #[inline(always)]
     pub(super) fn new(args: &'a Args<T>, team: &S::Team) -> Self {
         let width = width::<T, S::Access>();
-        let span = Span::new(team.rank(), team.threads(), width, args.columns as u32);
+        let (rank, threads) = (team.rank(), team.threads());
+        let span = match S::Map::SHARING {
+            Sharing::Segmented => Span::of_segments(rank, threads, width, args.segments),
+            _ => Span::new(rank, threads, width, args.columns as u32),
+        };
         Self {
             args,
             span,
-            places: Places::new(span, args.segments),
             of: PhantomData,
         }
     }
@@ -67,8 +104,11 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     /// Part `v` of a row of some tensor.
     #[inline(always)]
     pub(super) fn place(&self, base: *const T, row: u64, stride: u64, v: usize) -> *const T {
-        base.wrapping_add((row * stride) as usize)
-            .wrapping_add(self.places.offset(self.span, v) as usize)
+        let start = match S::Map::SHARING {
+            Sharing::Segmented => self.span.start_here(v),
+            _ => self.span.start(v),
+        };
+        base.wrapping_add((row * stride) as usize).wrapping_add(start as usize)
     }
 
     #[inline(always)]
@@ -89,13 +129,16 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
 
     /// The row's first element, and the residual's, where they are needed; nothing where there is no row.
     #[inline(always)]
-    pub(super) fn first(&self, row: u64) -> [T; 2] {
-        let mut first = [T::default(); 2];
+    pub(super) fn first(&self, row: u64) -> First<T, S::Access> {
+        let mut first = First::nothing();
         if row < self.args.rows {
             self.load_first(&mut first, row);
         }
         first
     }
+
+    /// Whether rows come ahead to shared memory.
+    pub(super) const RING: bool = S::AHEAD && (S::Team::RING || matches!(S::Map::SHARING, Sharing::Segmented));
 
     /// Whether the kernel updates running statistics.
     pub(super) const RUNNING: bool = matches!(S::Map::SHARING, Sharing::Segmented);
@@ -116,37 +159,39 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         if updates {
             let batch = [measured.mean, measured.variance];
             // SAFETY: the caller's.
-            unsafe { self.args.running.update::<T>(row, before, batch, self.args.affine.as_data) };
+            unsafe {
+                self.args
+                    .running
+                    .update::<T>(row, before, batch, self.args.affine.as_data)
+            };
         }
     }
 
-    /// The mean of the first access of a row in segments: nearer to the row's mean than one element. Of equal numbers exactly that one;
-    /// the first of them, if the sum is no number.
+    /// What distances in the row are from: its first element, or, in segments, the mean of some.
     #[inline(always)]
-    unsafe fn mean_of_access(place: *const T) -> T {
-        // SAFETY: the caller's.
-        let (raw, first) = unsafe { (S::Access::load(place), T::load(place)) };
-        let sum = S::Access::unpack::<T>(raw).fold(0.0, |sum, x: f32| sum + x);
-        let mean = sum * (1.0 / width::<T, S::Access>() as f32);
-        if mean.is_finite() { T::from_acc(mean) } else { first }
+    pub(super) fn shift(&self, first: First<T, S::Access>) -> f32 {
+        match S::Map::SHARING {
+            Sharing::Segmented => first.mean_of_access(),
+            _ => first.elements[0].to_acc(),
+        }
     }
 
     #[inline(always)]
-    fn load_first(&self, first: &mut [T; 2], row: u64) {
+    fn load_first(&self, first: &mut First<T, S::Access>, row: u64) {
         let args = self.args;
         if S::Statistics::ABOUT_FIRST {
             let place = args.x.wrapping_add((row * args.x_stride) as usize);
             // SAFETY: a row has an element; in segments, an access.
-            first[0] = unsafe {
+            unsafe {
                 match S::Map::SHARING {
-                    Sharing::Segmented if !S::RESIDUAL => Self::mean_of_access(place),
-                    _ => T::load(place),
+                    Sharing::Segmented => first.access = S::Access::load(place),
+                    _ => first.elements[0] = T::load(place),
                 }
-            };
+            }
             if self.has_stream() {
                 let place = args.residual.wrapping_add((row * args.residual_stride) as usize);
                 // SAFETY: with a stream there is a residual.
-                first[1] = unsafe { T::load(place) };
+                first.elements[1] = unsafe { T::load(place) };
             }
         }
     }
@@ -200,7 +245,12 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
 
     /// The row that has come, but for what is known of its first element; nothing where there is none.
     #[inline(always)]
-    pub(super) fn arrived(&self, ring: &mut Ring<S::Access, V>, row: u64, first: [T; 2]) -> Loaded<T, S::Access, V> {
+    pub(super) fn arrived(
+        &self,
+        ring: &mut Ring<S::Access, V>,
+        row: u64,
+        first: First<T, S::Access>,
+    ) -> Loaded<T, S::Access, V> {
         let mut loaded = Loaded {
             first,
             ..Loaded::nothing()
@@ -227,8 +277,8 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     /// Replaces x by x + residual, rounded to the data's type.
     #[inline(always)]
     pub(super) fn add_residual(&self, loaded: &mut Loaded<T, S::Access, V>) {
-        let [first, residual] = loaded.first;
-        loaded.first[0] = T::from_acc(first.to_acc() + residual.to_acc());
+        let [first, residual] = loaded.first.elements;
+        loaded.first.elements[0] = T::from_acc(first.to_acc() + residual.to_acc());
         unrolled::<V>(|v| {
             let x = S::Access::unpack::<T>(loaded.x[v]);
             let residual = S::Access::unpack::<T>(loaded.residual[v]);

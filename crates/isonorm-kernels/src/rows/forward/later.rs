@@ -62,7 +62,7 @@ pub unsafe fn later<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: 
         if is_row {
             walk.fetch(&ring, row + u64::from(behind) * step, ring.slot(behind));
             ring.wait();
-            let (slot, [own_first, _]) = (ring.arrived(), first.map(T::to_acc));
+            let (slot, own_first) = (ring.arrived(), walk.shift(first));
             first = walk.first(row + step);
             // SAFETY: the row has come.
             let sums = unsafe { walk.sums(&slot, own_first) };

@@ -18,7 +18,7 @@ use core::num::NonZero;
 
 use isonorm_math::{Normalizer, normalize};
 
-use self::held::{Loaded, Walk};
+use self::held::{First, Loaded, Walk};
 use super::access::{Access, Data};
 use super::epilogue::{Class, Epilogue, Told};
 use super::lanes::{Lanes, rotated, unrolled};
@@ -156,11 +156,11 @@ pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<
     let mut parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span, S::AHEAD) };
     let mut ahead = None;
     let mut ring = Ring::new(S::Team::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.kept, 0);
-    let mut first = [T::default(); 2];
-    if S::AHEAD && S::Team::RING {
+    let mut first = First::nothing();
+    if Walk::<T, S, V>::RING {
         first = walk.first(first_row + own_row);
         let mut rows = 0;
-        while rows < ring.behind() {
+        while rows < args.kept {
             walk.fetch(&ring, first_row + own_row + u64::from(rows) * step, rows);
             rows += 1;
         }
@@ -171,10 +171,11 @@ pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<
         // Opaque, for otherwise every address becomes a variable of the loop, with registers of its own.
         let row = simt::opaque_64(first_row) + own_row;
         first_row = simt::opaque_64(first_row) + step;
-        let mut loaded = if S::AHEAD && S::Team::RING {
-            let behind = ring.behind();
-            walk.fetch(&ring, row + u64::from(behind) * step, ring.slot(behind));
+        let mut loaded = if Walk::<T, S, V>::RING {
+            let slot = ring.slot(0);
             let loaded = walk.arrived(&mut ring, row, first);
+            // In its place, now that the row is in registers.
+            walk.fetch(&ring, row + u64::from(args.kept) * step, slot);
             first = walk.first(first_row + own_row);
             loaded
         } else {
@@ -227,7 +228,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         let held = Held::<T, S::Access, V> {
             parts: &loaded.x,
             span: self.span,
-            first: loaded.first[0].to_acc(),
+            first: self.shift(loaded.first),
             set,
         };
         // SAFETY: the caller's.

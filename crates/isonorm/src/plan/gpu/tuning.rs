@@ -200,15 +200,24 @@ pub(super) struct Segments {
     pub(super) least_bytes: u64,
     /// Threads of blocks of the whole chip, at most about.
     pub(super) chip_threads: &'static [u32],
-    /// Nanoseconds that a row takes besides moving its bytes.
-    pub(super) step: u64,
+    /// Threads of a cluster's block, at least.
+    pub(super) cluster_threads: u32,
+    /// Nanoseconds that a row of a cluster takes besides moving its bytes: forward, and backward.
+    pub(super) cluster: [u64; 2],
+    /// The same of a row of a block, or of blocks of the whole chip.
+    pub(super) step: [u64; 2],
+    /// Picoseconds that it takes besides for each thread of a block, which waits for all of them.
+    pub(super) thread: [u64; 2],
 }
 
 /// Channels in several segments.
 pub(super) const SEGMENTS: Segments = Segments {
     least_bytes: 128,
     chip_threads: &[128, 256, 512],
-    step: 1000,
+    cluster_threads: 64,
+    cluster: [700, 100],
+    step: [1100, 500],
+    thread: [2500, 1000],
 };
 
 /// Groups that lie side by side, or in pieces.

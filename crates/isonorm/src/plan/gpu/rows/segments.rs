@@ -10,7 +10,7 @@ use isonorm_kernels::simt::WARP;
 use super::super::choice::Planned;
 use super::super::tuning::{self, Registers, SEGMENTS};
 use super::registers::{CLUSTERS, Choice, kernel, slots, teams};
-use super::{Backward, Forward, GpuProperties, Kernel, Listed, Parameters, Rows, Schedule, Work};
+use super::{Backward, Forward, GpuProperties, Listed, Parameters, Rows, Schedule, Work};
 use crate::plan::explain::counted;
 use crate::{DType, Geometry, NormDesc};
 
@@ -34,7 +34,10 @@ pub(in super::super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties
         }
     }
     match plans.is_empty() {
-        true => Err(format!("no blocks hold channels of {} elements of {}", rows.columns, rows.dtype)),
+        true => Err(format!(
+            "no blocks hold channels of {} elements of {}",
+            rows.columns, rows.dtype
+        )),
         false => Ok(plans),
     }
 }
@@ -46,14 +49,21 @@ fn channels<'a>(desc: &NormDesc, g: &Geometry, gpu: &'a GpuProperties) -> Result
         return Err("groups are not channels of several segments".into());
     }
     let elements = g.outer * g.kept * g.inner;
-    let narrow = |number: usize| u32::try_from(number).map_err(|_| format!("{elements} elements are more than 2³²"));
+    if elements > 1 << 30 {
+        return Err(format!("{elements} elements are more than 2³⁰"));
+    }
+    let narrow = |number: usize| u32::try_from(number).map_err(|_| format!("{number} is more than 2³²"));
     let segments = Segments {
         length: narrow(g.inner)?,
-        stride: narrow(elements).and_then(|_| narrow(g.kept * g.inner))?,
+        stride: narrow(g.kept * g.inner)?,
+        count: narrow(g.outer)?,
     };
     let bytes = g.inner * desc.get_dtype().bytes();
     if (bytes as u64) < SEGMENTS.least_bytes || !bytes.is_multiple_of(super::VECTOR_BYTES as usize) {
-        return Err(format!("segments of {bytes} bytes are too short, or no multiple of {}", super::VECTOR_BYTES));
+        return Err(format!(
+            "segments of {bytes} bytes are too short, or no multiple of {}",
+            super::VECTOR_BYTES
+        ));
     }
     let (contiguous, columns) = (Rows::supported(desc, gpu)?, g.outer * g.inner);
     Ok(Rows {
@@ -74,11 +84,18 @@ fn channels<'a>(desc: &NormDesc, g: &Geometry, gpu: &'a GpuProperties) -> Result
 
 /// The ways in which a kernel's blocks hold a row.
 fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
-    let of_thread = u64::from(listed.key.accesses * listed.key.access_elements(rows.bytes()));
+    // Segments that are accessed at once, at least.
+    let at_once = u64::from(rows.segments.count.div_ceil(listed.key.accesses));
+    let accesses = at_once * u64::from(rows.segments.length / listed.key.access_elements(rows.bytes()));
     let choice = |blocks: u32| {
-        let threads = rows.columns.div_ceil(of_thread * u64::from(blocks)).next_multiple_of(WARP.into());
-        let threads = u32::try_from(threads).ok()?;
-        let choice = Choice { listed, threads, blocks };
+        let threads = u32::try_from(accesses.div_ceil(blocks.into()))
+            .ok()?
+            .next_multiple_of(WARP);
+        let choice = Choice {
+            listed,
+            threads,
+            blocks,
+        };
         let shared = listed.key.shared_bytes(threads, listed.key.least_slots());
         let fits = listed.key.fits(rows.columns, (threads, blocks), rows.bytes());
         (fits && shared <= rows.gpu.shared_bytes_per_block).then_some(choice)
@@ -87,10 +104,12 @@ fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
         Owner::Block => choice(1).into_iter().collect(),
         Owner::Blocks => {
             let has = listed.needs().is_some_and(|needs| rows.has_clusters(needs).is_ok());
-            CLUSTERS.into_iter().filter(|_| has).filter_map(choice).collect()
+            let wide = |choice: &Choice| choice.threads >= SEGMENTS.cluster_threads;
+            let clusters = CLUSTERS.into_iter().filter(|_| has);
+            clusters.filter_map(choice).filter(wide).collect()
         }
         Owner::Chip => {
-            let blocks = |threads: &u32| rows.columns.div_ceil(of_thread * u64::from(*threads)) as u32;
+            let blocks = |threads: &u32| accesses.div_ceil((*threads).into()) as u32;
             let resident = |choice: &Choice| {
                 let slots = listed.key.least_slots();
                 u64::from(choice.blocks) <= rows.resident_blocks(listed, choice.threads, slots)
@@ -143,7 +162,7 @@ fn planned(rows: &Rows<'_>, choice: Choice) -> Planned {
             _ => "rows/chip",
         },
         shape: shape(choice, teams, kept),
-        nanoseconds: nanoseconds(rows, choice, &kernel, kept),
+        nanoseconds: nanoseconds(rows, choice, kept),
         schedule: Schedule {
             kernels: vec![kernel],
             work,
@@ -155,33 +174,48 @@ fn planned(rows: &Rows<'_>, choice: Choice) -> Planned {
 }
 
 fn shape(choice: Choice, teams: u64, kept: u32) -> String {
-    let Choice { listed, threads, blocks } = choice;
+    let Choice {
+        listed,
+        threads,
+        blocks,
+    } = choice;
     let (teams, blocks) = (counted(teams as usize, "team"), counted(blocks as usize, "block"));
     let accesses = listed.key.accesses;
     match kept {
         0 => format!("{teams} of {blocks} of {threads} threads with {accesses} accesses"),
-        kept => format!("{teams} of {blocks} of {threads} threads with {accesses} accesses, {}", counted(kept as usize, "slot")),
+        kept => format!(
+            "{teams} of {blocks} of {threads} threads with {accesses} accesses, {}",
+            counted(kept as usize, "slot")
+        ),
     }
 }
 
 /// The time that it takes by an estimate.
-fn nanoseconds(rows: &Rows<'_>, choice: Choice, kernel: &Kernel, kept: u32) -> u64 {
-    let Choice { listed, threads, blocks } = choice;
+fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
+    let Choice {
+        listed,
+        threads,
+        blocks,
+    } = choice;
     let at_once = match listed.key.owner {
         Owner::Chip => rows.resident_blocks(listed, threads, kept) / u64::from(blocks),
         _ => rows.resident_clusters(listed, threads, kept, blocks),
     };
     let teams = at_once.min(rows.rows);
     let rounds = rows.rows.div_ceil(teams);
-    let tensors = match rows.pass {
-        Pass::Forward => 2,
-        Pass::Backward => 3,
-    } + u64::from(rows.residual);
+    let (tensors, pass) = match rows.pass {
+        Pass::Forward => (2, 0),
+        Pass::Backward => (3, 1),
+    };
+    let tensors = tensors + u64::from(rows.residual);
     let bytes = tensors * teams * rows.columns * u64::from(rows.bytes());
     // Multiprocessors that have no block do not ask memory for anything.
     let busy = (teams * u64::from(blocks)).min(rows.gpu.sms.into());
     let speed = rows.gpu.copy_bytes_per_second * busy as f64 / f64::from(rows.gpu.sms);
-    let _ = kernel;
     let memory = bytes as f64 / speed * 1e9;
-    rounds * (memory as u64 + SEGMENTS.step)
+    let step = match listed.key.owner {
+        Owner::Blocks => SEGMENTS.cluster[pass],
+        _ => SEGMENTS.step[pass],
+    };
+    rounds * (memory as u64 + step + u64::from(threads) * SEGMENTS.thread[pass] / 1000)
 }
