@@ -429,13 +429,19 @@ fn tiles_fit_the_gpu() {
             ] {
                 let plan = plan(&format!("batchnorm x={shape} {types} pass={pass}"));
                 plan.check().expect("a kernel");
-                // Of evaluation, channels first, segments are rows.
+                // Channels first, segments are rows of evaluation, and those of a channel may be a row of training.
                 let tiles = plan.name() == "tiles";
-                assert!(tiles || pass.contains("eval"), "{plan}");
+                assert!(
+                    tiles || plan.name().starts_with("rows") && !shape.contains("nhwc"),
+                    "{plan}"
+                );
                 for kernels in [plan.kernels(), plan.misaligned_kernels()] {
                     let (kernel, gpu) = (kernels[0], plan.properties());
                     let at_once = kernel.shared_bytes <= gpu.shared_bytes_per_block && kernel.grid <= 2 * gpu.sms;
-                    assert!(!tiles || !kernel.resident || at_once, "{plan}");
+                    assert!(
+                        kernel.family.starts_with("rows") || !kernel.resident || at_once,
+                        "{plan}"
+                    );
                 }
                 // Never more than twice; and once, where a block holds a channel.
                 let traffic = plan.traffic();
@@ -444,5 +450,61 @@ fn tiles_fit_the_gpu() {
                 assert!(once || shape != "64x1024x14x14" || pass != "train", "{plan}");
             }
         }
+    }
+}
+
+/// Rows in segments, and tiles, with and without what a GPU has for them.
+#[test]
+fn channels_of_segments_are_rows_where_16_bytes_of_them_lie_together() {
+    for (problem, is_rows) in [
+        ("batchnorm x=64x256x56x56", true),
+        (
+            "batchnorm x=64x256x56x56 dtype=bf16 param=bf16 act=relu residual=add",
+            true,
+        ),
+        ("batchnorm x=64x256x56x56 pass=backward", true),
+        // Segments of 196 and of 98 bytes.
+        ("batchnorm x=64x2048x7x7", false),
+        ("batchnorm x=64x2048x7x7 dtype=bf16", false),
+        // One weight for several channels, and channels side by side.
+        ("groupnorm x=64x256x14x14 groups=32", false),
+        ("batchnorm x=64x256x56x56 layout=nhwc", false),
+    ] {
+        let plan = plan(problem);
+        let in_segments = |kernel: &Kernel| kernel.family.contains("segments");
+        assert_eq!(plan.kernels().iter().any(in_segments), is_rows, "{plan}");
+        // Wherever tensors start.
+        assert!(!plan.misaligned_kernels().iter().any(in_segments), "{plan}");
+        plan.check().expect("a kernel");
+    }
+}
+
+#[test]
+fn ways_are_compared_by_their_estimates_and_each_can_be_had() {
+    for problem in [
+        "batchnorm x=64x256x28x28 dtype=bf16",
+        "batchnorm x=16x24x32x32 pass=backward",
+    ] {
+        let desc: NormDesc = problem.parse().expect("a problem");
+        let plans = GpuPlan::alternatives(&desc, &gpu("h200")).expect("a valid problem");
+        let estimates = plans.iter().map(|plan| {
+            let taken = plan
+                .candidates()
+                .iter()
+                .find(|c| c.declined.is_none())
+                .expect("one is taken");
+            assert_eq!(taken.name, plan.name());
+            taken.estimate.expect("an estimate")
+        });
+        assert!(estimates.is_sorted(), "{problem}");
+        for name in ["rows/block", "rows/blocks", "rows/chip", "tiles"] {
+            assert!(
+                plans.iter().any(|plan| plan.name().starts_with(name)),
+                "{problem}: {name}"
+            );
+        }
+        assert_eq!(plans[0].kernels(), plan(problem).kernels());
+        let (first, rest) = plans.split_first().expect("some");
+        assert!(rest.iter().all(|other| other.kernels() != first.kernels()), "{problem}");
     }
 }
