@@ -44,6 +44,11 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     /// Tensors whose rows come ahead in shared memory.
     pub(super) const TENSORS: u32 = if S::RESIDUAL { S::Epilogue::CLASS.tensors() } else { 2 };
 
+    /// Whether a row comes to where the one was that has just gone to registers, and so all slots are on their way while that one is worked
+    /// on; otherwise to a slot that is free before that one is waited for.
+    pub(super) const IN_PLACE: bool =
+        matches!(S::Map::SHARING, Sharing::Segmented) || matches!(S::Team::OWNER, Owner::Lanes(_));
+
     #[inline(always)]
     pub(super) fn new(args: &'a Args<T>, team: &S::Team) -> Self {
         let width = width::<T, S::Access>();

@@ -190,9 +190,10 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         // SAFETY: the caller's.
         let mut ahead = unsafe { self.normalizer(first_row + own_row) };
         let mut ring = Ring::new(S::Team::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.slots, 0);
+        let rows_ahead = if Self::IN_PLACE { args.slots } else { ring.behind() };
         if S::AHEAD {
             let mut rows = 0;
-            while rows < args.slots {
+            while rows < rows_ahead {
                 // SAFETY: the caller's.
                 unsafe { self.fetch(&ring, first_row + own_row + u64::from(rows) * step, rows) };
                 rows += 1;
@@ -207,11 +208,16 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
             unsafe {
                 ahead = self.normalizer(first_row + own_row);
                 let loaded = if S::AHEAD {
+                    let later = row + u64::from(rows_ahead) * step;
+                    if !Self::IN_PLACE {
+                        self.fetch(&ring, later, ring.slot(ring.behind()));
+                    }
                     work.fetch(self, row);
                     let slot = ring.slot(0);
                     let loaded = self.arrived(&mut ring, row);
-                    // In its place, now that the row is in registers.
-                    self.fetch(&ring, row + u64::from(args.slots) * step, slot);
+                    if Self::IN_PLACE {
+                        self.fetch(&ring, later, slot);
+                    }
                     loaded
                 } else {
                     work.fetch(self, row);
