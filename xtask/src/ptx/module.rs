@@ -65,6 +65,10 @@ impl Module {
             // Two of the largest blocks on a multiprocessor.
             "rows_gather" => Some(64),
             "rows_sweeps_plain" | "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),
+            // One block on a multiprocessor.
+            "tiles_forward_columns_piecewise" | "tiles_backward_columns_plain" | "tiles_backward_columns_piecewise" => {
+                None
+            }
             // Eight columns of an access, each with sums of its own and what z needs, take more.
             "tiles_forward" | "tiles_backward" | "tiles_backward_piecewise" if more > 0 => None,
             "tiles_backward" if kernel == "by_row" => None,
@@ -82,7 +86,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 58] = [
+const FAMILIES: [&str; 61] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -141,6 +145,9 @@ const FAMILIES: [&str; 58] = [
     "tiles_backward_piecewise",
     "tiles_backward",
     "tiles_backward_elements",
+    "tiles_forward_columns_piecewise",
+    "tiles_backward_columns_plain",
+    "tiles_backward_columns_piecewise",
 ];
 
 /// As `Key::max_threads` has it: what a kernel holds and does leaves room for so many.
@@ -157,6 +164,7 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
             }
         }
         "rows_backward_wide" => |_| 256,
+        columns if columns.contains("_columns") => |_| 512,
         tiles if tiles.starts_with("tiles") => |_| 256,
         "rows_backward_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },
         "rows_backward_chip_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },

@@ -42,6 +42,8 @@ pub unsafe extern "ptx-kernel" fn simt_alone(from: *const u32, to: *mut u32) {
         let [a, b, c, d] = simt::shared_load_128(place);
         let [e, f, g, h] = simt::load_128_keep(from);
         simt::store_128(to, [a + e, b + f, c + g, d + h]);
+        simt::store_128(to, simt::load_128_once(from));
+        simt::store_128_once(to, simt::load_128_again(from));
         simt::store_32(to, simt::shared_load(place.offset(8)));
         simt::store_16(to.cast(), simt::load_16(from.cast()) + simt::load_16_keep(from.cast()));
     }
@@ -59,6 +61,7 @@ pub unsafe extern "ptx-kernel" fn simt_asynchronous(from: *const u32, counter: *
     // SAFETY: the caller's.
     unsafe {
         simt::copy_async(place, from);
+        simt::copy_async_once(place.offset(8), from);
         simt::copy_commit();
         simt::copy_wait::<0>();
         if simt::thread_index() == 0 {
@@ -71,6 +74,8 @@ pub unsafe extern "ptx-kernel" fn simt_asynchronous(from: *const u32, counter: *
             simt::counter_wait(counter, simt::grid_blocks());
             simt::message_send(counter, [3, 4], 5);
             simt::message_send(counter, simt::message_wait::<u32>(counter, 5), 6);
+            let [first, _] = simt::messages_wait::<u32, 2>([counter; 2], 6);
+            simt::message_send(counter, first, 7);
         }
     }
     simt::dependents_launch();

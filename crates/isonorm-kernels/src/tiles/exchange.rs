@@ -11,11 +11,11 @@ use crate::warp;
 
 /// Sums that may be under way. A block sends to a slot again when it has received all totals of the round before the last, for which
 /// all that was in the slot had been read.
-const SLOTS: u32 = 4;
+pub(super) const SLOTS: u32 = 4;
 /// Of a message.
-const WORDS: u32 = 4;
+pub(super) const WORDS: u32 = 4;
 /// Blocks of which each reads what all have sent.
-const FEW: u32 = 8;
+pub(super) const FEW: u32 = 8;
 
 /// Words of the messages of a team: for each sum one from each block, and the total.
 #[inline(always)]

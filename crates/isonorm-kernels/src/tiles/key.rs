@@ -3,8 +3,12 @@
 use super::backward::{self, backward};
 use super::forward::{Args, forward};
 use super::list::{backward_kernels, forward_kernels};
+use super::strips::gradients::gradients;
+use super::strips::values::values;
 use super::tiling::Tiling;
-use super::{ByRow, Given, Group, Groups, Kind, Of, Spec, THREADS, Wide, head_bytes, row_bytes, sum_bytes};
+use super::{
+    ByRow, Columns, Given, Group, Groups, Kind, Of, Spec, THREADS, Wide, head_bytes, row_bytes, strips, sum_bytes,
+};
 use crate::rows::Data;
 use crate::rows::access::{Access, Elements, Vectors, Width};
 use crate::rows::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
@@ -21,15 +25,26 @@ pub struct Key {
     pub width: Width,
     /// The class of the activation.
     pub class: Class,
+    /// Accesses of a thread that are under way at once; or, of [`strips`](super::strips), that stay in registers.
+    pub at_once: u32,
 }
 
 impl Key {
-    fn of<S: Spec>(pass: Pass) -> Key {
+    fn of<S: Spec>(pass: Pass, at_once: u32) -> Key {
         Key {
             pass,
             kind: S::KIND,
             width: S::Access::WIDTH,
             class: S::Epilogue::CLASS,
+            at_once,
+        }
+    }
+
+    /// Threads of a block.
+    pub fn threads(&self) -> u32 {
+        match self.kind {
+            Kind::Columns => strips::THREADS,
+            _ => THREADS,
         }
     }
 
@@ -45,18 +60,23 @@ impl Key {
     pub fn tensors(&self) -> u32 {
         match self.pass {
             Pass::Forward => 1,
+            Pass::Backward if self.kind == Kind::Columns => 2,
             Pass::Backward => self.class.tensors(),
         }
     }
 
     /// Bytes of dynamic shared memory of a block.
     pub fn shared_bytes(&self, tiling: &Tiling, element_bytes: u32) -> u32 {
-        self.head_bytes(tiling, element_bytes) + tiling.slots * tiling.kept * self.access_bytes() * THREADS
+        self.head_bytes(tiling, element_bytes) + tiling.slots * tiling.kept * self.access_bytes() * self.threads()
     }
 
     /// Bytes of shared memory of a block before its slots.
     pub fn head_bytes(&self, tiling: &Tiling, element_bytes: u32) -> u32 {
-        let head = head_bytes(tiling, self.access_elements(element_bytes));
+        let elements = self.access_elements(element_bytes);
+        if self.kind == Kind::Columns {
+            return strips::head_bytes(elements);
+        }
+        let head = head_bytes(tiling, elements);
         let of_rows = match (self.kind, self.pass) {
             (Kind::ByRow, Pass::Forward) => row_bytes(tiling),
             (Kind::ByRow, Pass::Backward) => row_bytes(tiling).saturating_add(sum_bytes(tiling)),
@@ -82,6 +102,7 @@ impl Key {
             Kind::Given => "given",
             Kind::ByRow => "by_row",
             Kind::Wide => "wide",
+            Kind::Columns => "columns",
         }
     }
 
@@ -91,13 +112,14 @@ impl Key {
             Pass::Forward => "tiles_forward",
             Pass::Backward => "tiles_backward",
         };
+        let kind = if self.kind == Kind::Columns { "_columns" } else { "" };
         let class = match (self.width, self.class) {
             (Width::Element, _) => "_elements",
             (_, Class::Plain) => "_plain",
             (_, Class::Piecewise) => "_piecewise",
             (_, Class::Any) => "",
         };
-        format!("{pass}{class}")
+        format!("{pass}{kind}{class}")
     }
 }
 
@@ -119,7 +141,7 @@ macro_rules! forward {
         vec![$($(Kernel {
             family: $family,
             name: stringify!($name),
-            key: Key::of::<Of<$access, $epilogue, $kind>>(Pass::Forward),
+            key: Key::of::<Of<$access, $epilogue, $kind>>(Pass::Forward, $at_once),
             run: $function::<T, Of<$access, $epilogue, $kind>, $at_once>,
         }),*),*]
     };
@@ -130,7 +152,7 @@ macro_rules! backward {
         vec![$($(Kernel {
             family: $family,
             name: stringify!($name),
-            key: Key::of::<Of<$access, $epilogue, $kind>>(Pass::Backward),
+            key: Key::of::<Of<$access, $epilogue, $kind>>(Pass::Backward, $at_once),
             run: $function::<T, Of<$access, $epilogue, $kind>, $at_once>,
         }),*),*]
     };

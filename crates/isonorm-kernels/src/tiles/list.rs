@@ -1,7 +1,8 @@
 //! The one list of kernels: entry points of the GPU, names and functions of the host are made from it.
 
 /// Hands the list to a macro: families with the function that they are made of, and in each the kernels with what [`Of`] is
-/// given: accesses, activations, and whose statistics and parameters elements have; and how many accesses are under way at once.
+/// given: accesses, activations, and whose statistics and parameters elements have; and how many accesses are under way at once, or stay in
+/// registers.
 ///
 /// [`Of`]: super::Of
 macro_rules! forward_kernels {
@@ -33,6 +34,9 @@ macro_rules! forward_kernels {
                 given: Elements, Any, Given, 2;
                 by_row: Elements, Any, ByRow, 1;
                 wide: Elements, Any, Wide, 1;
+            }
+            "tiles_forward_columns_piecewise" by values {
+                columns: Vectors, Piecewise, Columns, 6;
             }
         }
     };
@@ -68,6 +72,12 @@ macro_rules! backward_kernels {
                 given: Elements, Any, Given, 2;
                 by_row: Elements, Any, ByRow, 1;
                 wide: Elements, Any, Wide, 1;
+            }
+            "tiles_backward_columns_plain" by gradients {
+                columns: Vectors, Plain, Columns, 3;
+            }
+            "tiles_backward_columns_piecewise" by gradients {
+                columns: Vectors, Piecewise, Columns, 1;
             }
         }
     };

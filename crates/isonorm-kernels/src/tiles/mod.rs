@@ -12,6 +12,7 @@
 //! | file | room |
 //! |---|---|
 //! | [`forward`], [`backward`] | the two passes |
+//! | [`strips`] | both passes over tiles of columns that the whole chip shares |
 //! | [`tiling`] | where a tile lies, and what a thread has of it |
 //! | `areas` | what lies where in shared memory |
 //! | `columns` | what is the same for all rows of a column |
@@ -32,6 +33,7 @@ pub mod key;
 pub(crate) mod list;
 mod row;
 mod slots;
+pub mod strips;
 pub mod tiling;
 
 pub use self::areas::{MOST_SLOTS, MOST_UNITS, head_bytes, row_bytes, sum_bytes};
@@ -58,6 +60,8 @@ pub enum Kind {
     ByRow,
     /// [`Wide`]
     Wide,
+    /// [`Columns`]
+    Columns,
 }
 
 /// Whose statistics and parameters the elements of an access have.
@@ -82,6 +86,14 @@ pub struct ByRow;
 /// A tile is a part of the columns of one group, each of which has parameters of its own: GroupNorm of channels-last tensors with so many
 /// channels in a group that no block has one thread for each. The blocks of a team share the parts, and then the rows.
 pub struct Wide;
+
+/// Each column of a tile is a group, with parameters of its own: BatchNorm of channels-last tensors, and of `[N, C]`, by the kernels of
+/// [`strips`].
+pub struct Columns;
+
+impl OfKind for Columns {
+    const KIND: Kind = Kind::Columns;
+}
 
 impl OfKind for Group {
     const KIND: Kind = Kind::Group;

@@ -20,6 +20,13 @@ pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
     running.expect(result, Location::caller());
 }
 
+/// The same, of what nobody will read from global memory again soon.
+#[track_caller]
+pub unsafe fn copy_async_once<T>(to: Shared<T>, from: *const u32) {
+    // SAFETY: the caller's.
+    unsafe { copy_async(to, from) };
+}
+
 /// Ends the group of the copies that this thread started.
 pub fn copy_commit() {
     let running = current();
@@ -144,6 +151,13 @@ pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
         message = running.expect(running.world().message(address, tag), at);
     }
     message.expect("a thread that is woken has a message").map(T::from_word)
+}
+
+/// Waits for the values that are left at several places with this tag.
+#[track_caller]
+pub unsafe fn messages_wait<T: Word, const N: usize>(places: [*const u32; N], tag: u32) -> [[T; 2]; N] {
+    // SAFETY: the caller's.
+    places.map(|place| unsafe { message_wait(place, tag) })
 }
 
 /// Lets the next kernel of the stream start; nothing to do where kernels run one after the other.

@@ -82,6 +82,24 @@ pub unsafe fn load_128_keep(place: *const u32) -> [u32; 4] {
     words(global_read(place.addr()))
 }
 
+/// 16 bytes that nobody will read again soon.
+#[track_caller]
+pub unsafe fn load_128_once(place: *const u32) -> [u32; 4] {
+    words(global_read(place.addr()))
+}
+
+/// 16 bytes that will be read again.
+#[track_caller]
+pub unsafe fn load_128_again(place: *const u32) -> [u32; 4] {
+    words(global_read(place.addr()))
+}
+
+/// 16 bytes that nobody will read soon.
+#[track_caller]
+pub unsafe fn store_128_once(place: *mut u32, value: [u32; 4]) {
+    global_write(place.addr(), &bytes(value));
+}
+
 /// 2 bytes.
 #[track_caller]
 pub unsafe fn store_16(place: *mut u16, value: u16) {

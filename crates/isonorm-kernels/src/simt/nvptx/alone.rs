@@ -101,6 +101,51 @@ load_128! {
     load_128_keep = "ld.global.nc.L1::evict_last.v4.u32";
 }
 
+macro_rules! load_128_marked {
+    ($($(#[$doc:meta])* $name:ident = $policy:literal;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        ///
+        /// As for [`load_128`].
+        #[inline(always)]
+        pub unsafe fn $name(place: *const u32) -> [u32; 4] {
+            let (a, b, c, d);
+            // SAFETY: the caller's.
+            unsafe {
+                asm!("{{", ".reg .b64 policy;", concat!("createpolicy.fractional.L2::", $policy, ".b64 policy, 1.0;"),
+                    "ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {{{}, {}, {}, {}}}, [{}], policy;", "}}",
+                    out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) place,
+                    options(nostack, preserves_flags, readonly));
+            }
+            [a, b, c, d]
+        }
+    )*};
+}
+
+load_128_marked! {
+    /// 16 bytes that nobody will read again soon: the last-level cache gives their place to others first.
+    load_128_once = "evict_first";
+    /// 16 bytes that will be read again: the last-level cache gives their place to others last.
+    load_128_again = "evict_last";
+}
+
+/// 16 bytes that nobody will read soon: the last-level cache gives their place to others first.
+///
+/// # Safety
+///
+/// As for [`store_128`].
+#[inline(always)]
+pub unsafe fn store_128_once(place: *mut u32, value: [u32; 4]) {
+    let [a, b, c, d] = value;
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("{{", ".reg .b64 policy;", "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;",
+            "st.global.L1::no_allocate.L2::cache_hint.v4.u32 [{}], {{{}, {}, {}, {}}}, policy;", "}}",
+            in(reg64) place, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, options(nostack, preserves_flags));
+    }
+}
+
 macro_rules! store {
     ($($(#[$doc:meta])* $name:ident($type:ty) = $class:ident $ptx:literal;)*) => {$(
         $(#[$doc])*

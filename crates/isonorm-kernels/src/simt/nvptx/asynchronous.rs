@@ -19,6 +19,21 @@ pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
     }
 }
 
+/// The same, of what nobody will read from global memory again soon.
+///
+/// # Safety
+///
+/// As for [`copy_async`].
+#[inline(always)]
+pub unsafe fn copy_async_once<T>(to: Shared<T>, from: *const u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("{{", ".reg .b64 policy;", "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;",
+            "cp.async.cg.shared.global.L2::cache_hint [{}], [{}], 16, policy;", "}}", in(reg32) address(to), in(reg64) from,
+            options(nostack, preserves_flags));
+    }
+}
+
 /// Ends the group of the copies that this thread started.
 #[inline(always)]
 pub fn copy_commit() {
@@ -184,6 +199,30 @@ pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
         }
         if (first >> 32) as u32 == tag && (second >> 32) as u32 == tag {
             return [T::from_word(first as u32), T::from_word(second as u32)];
+        }
+    }
+}
+
+/// Waits for the values that are left at several places with this tag, all of which are looked at together.
+///
+/// # Safety
+///
+/// As for [`message_wait`].
+#[inline(always)]
+pub unsafe fn messages_wait<T: Word, const N: usize>(places: [*const u32; N], tag: u32) -> [[T; 2]; N] {
+    loop {
+        let seen = places.map(|place| {
+            let (first, second): (u64, u64);
+            // SAFETY: the caller's.
+            unsafe {
+                asm!("ld.relaxed.gpu.global.v2.u64 {{{}, {}}}, [{}];", out(reg64) first, out(reg64) second, in(reg64) place,
+                    options(nostack, preserves_flags));
+            }
+            [first, second]
+        });
+        let of_other_tags = seen.map(|[first, second]| ((first >> 32) as u32 ^ tag) | ((second >> 32) as u32 ^ tag));
+        if of_other_tags.into_iter().fold(0, |all, other| all | other) == 0 {
+            return seen.map(|values| values.map(|value| T::from_word(value as u32)));
         }
     }
 }

@@ -13,7 +13,7 @@
 
 mod elements;
 mod rows;
-mod units;
+pub(super) mod units;
 
 use self::elements::Loaded;
 use self::rows::SumsOfRows;

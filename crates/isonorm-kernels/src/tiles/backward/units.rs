@@ -122,7 +122,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
 
 /// Leaves a gradient at a place, in the data's type or as it is; nothing where it is not wanted.
 #[inline(always)]
-pub(super) unsafe fn leave<T: Data>(base: *mut u8, place: u64, sum: f32, as_data: u32) {
+pub(in crate::tiles) unsafe fn leave<T: Data>(base: *mut u8, place: u64, sum: f32, as_data: u32) {
     if base.is_null() {
         return;
     }

@@ -12,7 +12,7 @@
 //! each group, which only adds and multiplies there.
 
 mod finish;
-mod statistics;
+pub(super) mod statistics;
 
 use isonorm_math::{Normalizer, Real};
 

@@ -20,7 +20,7 @@ const DIGITS_KEPT: f64 = 0.25;
 
 /// What the thread of a group knows of it.
 #[derive(Clone, Copy)]
-pub(super) struct Measured {
+pub(in crate::tiles) struct Measured {
     pub mean: f64,
     pub variance: f32,
     pub rstd: f32,
@@ -75,18 +75,8 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     /// From the sums of the thread's group to what is known of it.
     #[inline(always)]
     pub(super) fn measure(&self, [sum, squares]: [f32; 2], about: f32) -> Measured {
-        let (sum, squares) = (f64::from(sum), f64::from(squares));
         let sum = if self.is_about_zero() { 0.0 } else { sum };
-        let rest = sum * self.args.reciprocal;
-        let m2 = squares - rest * sum;
-        let variance = not_below_zero((m2 * self.args.reciprocal) as f32);
-        Measured {
-            mean: f64::from(about) + rest,
-            variance,
-            rstd: 1.0 / Real::sqrt(variance + self.args.eps),
-            // Not for a NaN either.
-            well: m2 >= DIGITS_KEPT * squares,
-        }
+        measure([sum, squares], about, self.args.reciprocal, self.args.eps)
     }
 
     /// Whether something holds for any thread that has a group; the same in all of the block. Ends with a barrier.
@@ -131,9 +121,25 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     }
 }
 
+/// From the sums of distances from a number, and of their squares, to what is known of a group; `reciprocal` is 1 / n.
+#[inline(always)]
+pub(in crate::tiles) fn measure(sums: [f32; 2], about: f32, reciprocal: f64, eps: f32) -> Measured {
+    let [sum, squares] = sums.map(f64::from);
+    let rest = sum * reciprocal;
+    let m2 = squares - rest * sum;
+    let variance = not_below_zero((m2 * reciprocal) as f32);
+    Measured {
+        mean: f64::from(about) + rest,
+        variance,
+        rstd: 1.0 / Real::sqrt(variance + eps),
+        // Not for a NaN either.
+        well: m2 >= DIGITS_KEPT * squares,
+    }
+}
+
 /// The mean of a sample: of equal numbers exactly that one. The first of them, if the sum is no number.
 #[inline(always)]
-pub(super) fn mean_of_sample<T: Data>(sample: [T; SAMPLES as usize]) -> f32 {
+pub(in crate::tiles) fn mean_of_sample<T: Data>(sample: [T; SAMPLES as usize]) -> f32 {
     let [a, b, c, d, e, f, g, h] = sample.map(T::to_acc);
     let mean = (((a + b) + (c + d)) + ((e + f) + (g + h))) * (1.0 / SAMPLES as f32);
     if mean.is_finite() { mean } else { a }

@@ -254,3 +254,26 @@ pub(super) const TILES: Tiles = Tiles {
     step: 3000,
     waves: 4,
 };
+
+/// Columns that are groups, in strips over the whole chip.
+pub(super) struct Columns {
+    /// Bytes of a row that belong to a strip, with how fast memory is then, in percent.
+    pub(super) widths: &'static [(u32, u64)],
+    /// Numbers of teams for each width, at most: the best by the estimate.
+    pub(super) of_width: usize,
+    /// What reading again takes of the time of reading, in percent: some of it is in the last-level cache.
+    pub(super) again: u64,
+    /// Nanoseconds that a strip takes besides for each block that shares it.
+    pub(super) block: u64,
+    /// Nanoseconds that a strip takes besides: adding up and exchanging sums.
+    pub(super) step: u64,
+}
+
+/// Columns that are groups, in strips over the whole chip.
+pub(super) const COLUMNS: Columns = Columns {
+    widths: &[(64, 60), (128, 87), (256, 97), (512, 97), (1024, 97)],
+    of_width: 4,
+    again: 60,
+    block: 15,
+    step: 4000,
+};

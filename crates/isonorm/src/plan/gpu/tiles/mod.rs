@@ -1,6 +1,7 @@
 //! Tiles: groups that lie side by side in memory, or in pieces. Everything about plans that depends on what these kernels are
 //! specialised on is in this folder.
 
+mod columns;
 mod shapes;
 
 use std::sync::OnceLock;
@@ -107,9 +108,17 @@ pub(super) struct Plans {
 pub(super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties) -> Result<Plans, String> {
     let problem = Problem::of(desc, g, gpu)?;
     let elements = shapes::choices(&problem, Width::Element);
-    let aligned = shapes::choices(&problem, Width::Vector).or_else(|_| elements.clone())?;
+    let mut aligned = columns::choices(&problem);
+    match shapes::choices(&problem, Width::Vector).or_else(|_| elements.clone()) {
+        Ok(choices) => aligned.extend(choices),
+        Err(reason) if aligned.is_empty() => return Err(reason),
+        Err(_) => {}
+    }
     let planned = |choice: &shapes::Choice| Planned {
-        name: NAME,
+        name: match choice.listed.key.kind {
+            Kind::Columns => "tiles/strips",
+            _ => NAME,
+        },
         shape: choice.to_string(),
         nanoseconds: choice.nanoseconds,
         schedule: schedule(&problem, choice),
@@ -211,7 +220,7 @@ impl<'a> Problem<'a> {
             dtype: self.dtype,
             entry: listed.name,
             grid,
-            block: THREADS,
+            block: listed.key.threads(),
             cluster: 1,
             shared_bytes: listed.key.shared_bytes(tiling, self.bytes()),
             // Blocks that share a tile wait for each other, but where statistics are given and nothing is summed.

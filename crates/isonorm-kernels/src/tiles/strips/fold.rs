@@ -1,0 +1,81 @@
+//! From the sums of threads to those of a block, of each column.
+
+use super::{MOST_COLUMNS, OF_THREADS, SUMS, THREADS};
+use crate::rows::lanes::{Lanes, unrolled};
+use crate::rows::parameters::at_least_one;
+use crate::simt::{self, WARP};
+use crate::tiles::tiling::Tiling;
+
+const WARPS: u32 = THREADS / WARP;
+
+/// Folds two kinds of sums; valid in thread `u` for column `u`. Called by the whole block.
+///
+/// # Safety
+///
+/// Shared memory is the kernel's, and what was folded before was read before a barrier.
+#[inline(always)]
+pub(super) unsafe fn pairs<L: Lanes>(sums: [L; 2], tiling: &Tiling) -> [f32; 2] {
+    let mut kind = 0;
+    // One kind after the other: there is room for one.
+    while kind < 2 {
+        let own = if kind == 0 { sums[0] } else { sums[1] };
+        // Lane by lane: neighbouring threads have neighbouring words.
+        own.fold(OF_THREADS.offset(simt::thread_index()), |place, sum| {
+            // SAFETY: a place for each lane of each thread, and what was there was read before a barrier.
+            unsafe { simt::shared_store(place, sum) };
+            place.offset(THREADS)
+        });
+        simt::block_barrier();
+        // SAFETY: written before the barrier.
+        unsafe { columns::<L>(kind, tiling) };
+        simt::block_barrier();
+        kind += 1;
+    }
+    let thread = simt::thread_index();
+    if thread >= tiling.width {
+        return [0.0; 2];
+    }
+    // SAFETY: written before the barrier.
+    [0, MOST_COLUMNS].map(|kind| unsafe { simt::shared_load(SUMS.offset(kind + thread)) })
+}
+
+/// Adds up the sums of each column: a warp those of one lane of the accesses, and of some columns.
+#[inline(always)]
+unsafe fn columns<L: Lanes>(kind: u32, tiling: &Tiling) {
+    let lanes = at_least_one(tiling.lanes);
+    let to = SUMS.offset(kind * MOST_COLUMNS);
+    let mut index = simt::warp_index();
+    if lanes.get() <= WARP && lanes.is_power_of_two() {
+        while index < L::LANES {
+            let (from, mut sum) = (OF_THREADS.offset(index * THREADS + simt::lane()), 0.0);
+            // SAFETY: the caller's, here and below; a column belongs to one lane.
+            unrolled::<{ WARPS as usize }>(|warp| unsafe { sum += simt::shared_load(from.offset(warp as u32 * WARP)) });
+            let mut apart = WARP / 2;
+            while apart >= lanes.get() {
+                sum += simt::shuffle_xor(sum, apart);
+                apart /= 2;
+            }
+            if simt::lane() < lanes.get() {
+                // SAFETY: as above.
+                unsafe { simt::shared_store(to.offset(simt::lane() * L::LANES + index), sum) };
+            }
+            index += WARPS;
+        }
+        return;
+    }
+    // Some warps a lane.
+    let (of_lane, rows) = (WARPS / L::LANES, THREADS / lanes);
+    let (first, index) = (index / L::LANES * WARP + simt::lane(), index % L::LANES);
+    let mut lane = first;
+    while lane < lanes.get() {
+        let (mut sum, mut row) = (0.0, 0);
+        while row < rows {
+            // SAFETY: as above.
+            sum += unsafe { simt::shared_load(OF_THREADS.offset(index * THREADS + row * lanes.get() + lane)) };
+            row += 1;
+        }
+        // SAFETY: as above.
+        unsafe { simt::shared_store(to.offset(lane * L::LANES + index), sum) };
+        lane += of_lane * WARP;
+    }
+}

@@ -1,0 +1,384 @@
+//! The backward pass over strips; see [`backward`](crate::tiles::backward) for what it computes.
+
+use isonorm_math::Real;
+
+use super::exchange::Exchange;
+use super::{MOST_COLUMNS, OF_COLUMNS, PARTS, Strip, Walk, fold, head_bytes, parameter, slot, tell, wait};
+use crate::rows::access::Data;
+use crate::rows::epilogue::{Class, Epilogue};
+use crate::rows::lanes::{Lanes, unrolled};
+use crate::simt::{self, Shared};
+use crate::tiles::Spec;
+pub use crate::tiles::backward::Args;
+use crate::tiles::backward::units::leave;
+use crate::tiles::columns::Map;
+
+/// Tensors that are kept.
+const TENSORS: u32 = 2;
+/// Accesses that pass at once.
+const AT_ONCE: u32 = super::AT_ONCE / TENSORS;
+
+/// Accesses to x and to dy, as they came.
+#[derive(Clone, Copy)]
+struct Loaded {
+    x: [u32; 4],
+    dy: [u32; 4],
+}
+
+const NOTHING: Loaded = Loaded { x: [0; 4], dy: [0; 4] };
+
+/// Computes the gradients of the strips. For a grid of some teams, all of which run at the same time if a team has several blocks; `N`
+/// accesses of a thread to each tensor stay in registers.
+///
+/// # Safety
+///
+/// As for [`values`](super::values::values). There is no residual where there is an activation.
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+pub unsafe fn gradients<T: Data, S: Spec, const N: usize>(args: &Args<T>) {
+    let pass = Pass::<T, S, N> {
+        args,
+        walk: Walk::new(&args.tiling, T::Lanes::LANES),
+        of: core::marker::PhantomData,
+    };
+    // SAFETY: the caller's.
+    unsafe { pass.each_strip() };
+}
+
+/// What is known of the thread's column.
+#[derive(Clone, Copy)]
+struct Column {
+    /// From x to z.
+    map: Map<f32>,
+    weight: f32,
+    rstd: f32,
+}
+
+struct Pass<'a, T, S, const N: usize> {
+    args: &'a Args<T>,
+    walk: Walk<'a>,
+    of: core::marker::PhantomData<S>,
+}
+
+impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
+    #[inline(always)]
+    unsafe fn each_strip(&self) {
+        let (args, walk) = (self.args, &self.walk);
+        let mut exchange = Exchange::new(args.messages, walk.team, walk.rank, &args.tiling);
+        let mut number = walk.team;
+        if walk.has(number) {
+            // SAFETY: the caller's, here and below.
+            unsafe { self.fetch(&walk.strip(number, N as u32)) };
+        }
+        // SAFETY: as above.
+        let mut column = unsafe { self.column(number) };
+        while walk.has(number) {
+            let own = number;
+            number = number.saturating_add(walk.teams);
+            // SAFETY: as above.
+            unsafe {
+                let held = self.hold(&walk.strip(own, N as u32));
+                let Map { centre, scale, shift } = column.map;
+                tell(OF_COLUMNS, [centre, scale, shift]);
+                simt::block_barrier();
+                let sums = fold::pairs(self.sums(&walk.strip(own, N as u32), &held), &args.tiling);
+                exchange.send(sums);
+                // What comes while others send.
+                let strip = walk.strip(own, N as u32);
+                let newest = self.newest(&strip);
+                let next = self.column(number);
+                let [of_gx, of_g] = exchange.receive(sums);
+                let of_gx = of_gx * column.rstd;
+                // dx = scale · g + (x − mean) · slope + constant
+                let elements = args.tiling.rows as f32;
+                let slope = -(column.rstd * (of_gx * column.weight / elements)) * column.rstd;
+                let constant = -column.rstd * (of_g * column.weight / elements);
+                tell(OF_COLUMNS.offset(3 * MOST_COLUMNS), [slope, constant]);
+                simt::block_barrier();
+                if walk.rank == 0 && walk.has_column(&strip) {
+                    let place = u64::from(strip.first + simt::thread_index());
+                    leave::<T>(args.dweight, place, of_gx, args.as_data);
+                    leave::<T>(args.dbias, place, of_g, args.as_data);
+                }
+                let coming = walk.has(number).then(|| walk.strip(number, N as u32));
+                self.finish(&walk.strip(own, N as u32), &held, newest, coming);
+                column = next;
+                // What was told has been read.
+                simt::block_barrier();
+            }
+        }
+    }
+
+    /// Starts to load what is known of the thread's column of a strip; nothing where there is none.
+    #[inline(always)]
+    unsafe fn column(&self, number: u32) -> Column {
+        let (args, walk) = (self.args, &self.walk);
+        let mut column = Column {
+            map: Map::default(),
+            weight: 0.0,
+            rstd: 0.0,
+        };
+        if !walk.has(number) {
+            return column;
+        }
+        let strip = walk.strip(number, N as u32);
+        if walk.has_column(&strip) {
+            let group = (strip.first + simt::thread_index()) as usize;
+            // SAFETY: the caller's: a number for each column.
+            unsafe {
+                column.weight = parameter::<T>(&args.affine, args.affine.weight, &strip, 1.0);
+                column.rstd = f32::load(args.rstd.wrapping_add(group));
+                column.map.centre = f32::load(args.mean.wrapping_add(group));
+                column.map.shift = parameter::<T>(&args.affine, args.affine.bias, &strip, 0.0);
+            }
+            column.map.scale = column.rstd * column.weight;
+        }
+        column
+    }
+
+    #[inline(always)]
+    fn slots(&self, kept: u32) -> [Shared<u32>; TENSORS as usize] {
+        [0, 1].map(|tensor| slot(head_bytes(T::Lanes::LANES), (kept, TENSORS, tensor)))
+    }
+
+    #[inline(always)]
+    unsafe fn fetch_one(&self, strip: &Strip, kept: u32) {
+        let (args, access, [x, dy]) = (self.args, strip.passing + kept, self.slots(kept));
+        // SAFETY: the strip has this place, and what was in shared memory has been used.
+        unsafe {
+            simt::copy_async_once(x, self.walk.place(args.x, strip, access).cast());
+            simt::copy_async_once(dy, self.walk.place(args.dy, strip, access).cast());
+        }
+    }
+
+    /// Sets what is kept of a strip on its way, part by part.
+    #[inline(always)]
+    unsafe fn fetch(&self, strip: &Strip) {
+        let mut part = 0;
+        while part < PARTS {
+            let [mut kept, end] = self.walk.part(strip.kept, part);
+            while kept < end {
+                // SAFETY: the caller's.
+                unsafe { self.fetch_one(strip, kept) };
+                kept += 1;
+            }
+            simt::copy_commit();
+            part += 1;
+        }
+    }
+
+    /// What has come to shared memory.
+    #[inline(always)]
+    unsafe fn kept(&self, kept: u32) -> Loaded {
+        // SAFETY: the caller's.
+        let [x, dy] = self.slots(kept).map(|place| unsafe { simt::shared_load_128(place) });
+        Loaded { x, dy }
+    }
+
+    /// Starts to load an access that nobody reads again soon.
+    #[inline(always)]
+    unsafe fn load_once(&self, strip: &Strip, access: u32) -> Loaded {
+        let (args, walk) = (self.args, &self.walk);
+        // SAFETY: the caller's: the strip has this place.
+        unsafe {
+            Loaded {
+                x: simt::load_128_once(walk.place(args.x, strip, access).cast()),
+                dy: simt::load_128_once(walk.place(args.dy, strip, access).cast()),
+            }
+        }
+    }
+
+    /// Starts to load what stays in registers.
+    #[inline(always)]
+    unsafe fn hold(&self, strip: &Strip) -> [Loaded; N] {
+        let mut held = [NOTHING; N];
+        let first = strip.passing + strip.kept;
+        unrolled::<N>(|k| {
+            if (k as u32) < strip.held {
+                // SAFETY: the strip has this place.
+                held[k] = unsafe { self.load_once(strip, first + k as u32) };
+            }
+        });
+        held
+    }
+
+    /// Starts to load an access that passes.
+    #[inline(always)]
+    unsafe fn pass_one(&self, strip: &Strip, access: u32) -> Loaded {
+        let (args, walk) = (self.args, &self.walk);
+        // SAFETY: the caller's: the strip has this place.
+        unsafe {
+            Loaded {
+                x: simt::load_128_again(walk.place(args.x, strip, access).cast()),
+                dy: simt::load_128_again(walk.place(args.dy, strip, access).cast()),
+            }
+        }
+    }
+
+    /// Starts to load the first ones that pass, if any do.
+    #[inline(always)]
+    unsafe fn oldest(&self, strip: &Strip) -> [Loaded; AT_ONCE as usize] {
+        let mut loaded = [NOTHING; AT_ONCE as usize];
+        if strip.passing > 0 {
+            // SAFETY: the strip has these places.
+            unrolled::<{ AT_ONCE as usize }>(|k| loaded[k] = unsafe { self.pass_one(strip, k as u32) });
+        }
+        loaded
+    }
+
+    /// Starts to load the last ones that passed once more, if any did: the last first.
+    #[inline(always)]
+    unsafe fn newest(&self, strip: &Strip) -> [Loaded; AT_ONCE as usize] {
+        let mut loaded = [NOTHING; AT_ONCE as usize];
+        if strip.passing > 0 {
+            // SAFETY: the strip has these places.
+            unrolled::<{ AT_ONCE as usize }>(|k| {
+                loaded[k] = unsafe { self.load_once(strip, strip.passing - 1 - k as u32) }
+            });
+        }
+        loaded
+    }
+
+    /// The thread's sums of g · (x − mean) and of g.
+    #[inline(always)]
+    unsafe fn sums(&self, strip: &Strip, held: &[Loaded; N]) -> [T::Lanes; 2] {
+        let walk = &self.walk;
+        // SAFETY: told before a barrier; the strip has what is loaded.
+        unsafe {
+            let map = self.map();
+            let mut sums = [T::Lanes::splat(0.0); 2];
+            let mut passing = self.oldest(strip);
+            unrolled::<PARTS>(|part| {
+                wait(part);
+                let [mut kept, end] = walk.part(strip.kept, part);
+                while kept < end {
+                    self.add(&mut sums, &self.kept(kept), &map);
+                    kept += 1;
+                }
+            });
+            let mut access = 0;
+            while access < strip.passing {
+                let is_more = access + AT_ONCE < strip.passing;
+                unrolled::<{ AT_ONCE as usize }>(|k| {
+                    let loaded = passing[k];
+                    if is_more {
+                        passing[k] = self.pass_one(strip, access + AT_ONCE + k as u32);
+                    }
+                    self.add(&mut sums, &loaded, &map);
+                });
+                access += AT_ONCE;
+            }
+            unrolled::<N>(|k| {
+                if (k as u32) < strip.held {
+                    self.add(&mut sums, &held[k], &map);
+                }
+            });
+            sums
+        }
+    }
+
+    /// What was told of the thread's columns.
+    #[inline(always)]
+    unsafe fn map(&self) -> Map<T::Lanes> {
+        // SAFETY: the caller's.
+        let [centre, scale, shift] = [0, 1, 2].map(|k| unsafe { self.walk.told(OF_COLUMNS.offset(k * MOST_COLUMNS)) });
+        Map { centre, scale, shift }
+    }
+
+    /// g of an access.
+    #[inline(always)]
+    fn gradient(&self, loaded: &Loaded, map: &Map<T::Lanes>) -> T::Lanes {
+        let dy = T::unpack(loaded.dy);
+        if S::Epilogue::CLASS == Class::Plain {
+            return dy;
+        }
+        let [slope] = S::Epilogue::derivative([map.apply(T::unpack(loaded.x))], self.args.activation);
+        dy.zip(slope, |dy, slope| dy * slope)
+    }
+
+    #[inline(always)]
+    fn add(&self, sums: &mut [T::Lanes; 2], loaded: &Loaded, map: &Map<T::Lanes>) {
+        let g = self.gradient(loaded, map);
+        let distance = T::unpack(loaded.x).zip(map.centre, |x, centre| x - centre);
+        sums[0] = sums[0].zip3(g, distance, |sum, g, d| Real::mul_add(g, d, sum));
+        sums[1] = sums[1].zip(g, |sum, g| sum + g);
+    }
+
+    /// The results of a strip; what is kept of another one comes to its places.
+    #[inline(always)]
+    unsafe fn finish(
+        &self,
+        strip: &Strip,
+        held: &[Loaded; N],
+        mut newest: [Loaded; AT_ONCE as usize],
+        coming: Option<Strip>,
+    ) {
+        let walk = &self.walk;
+        // SAFETY: told before a barrier; here and below places that the strip has.
+        unsafe {
+            let map = self.map();
+            let of_dx = [3, 4].map(|k| walk.told(OF_COLUMNS.offset(k * MOST_COLUMNS)));
+            let mut left = strip.passing;
+            while left > 0 {
+                let is_more = left > AT_ONCE;
+                unrolled::<{ AT_ONCE as usize }>(|k| {
+                    let (loaded, access) = (newest[k], left - 1 - k as u32);
+                    if is_more {
+                        newest[k] = self.load_once(strip, access - AT_ONCE);
+                    }
+                    self.store(strip, access, &loaded, (&map, of_dx));
+                });
+                left -= AT_ONCE;
+            }
+            let first = strip.passing + strip.kept;
+            unrolled::<N>(|k| {
+                if (k as u32) < strip.held {
+                    self.store(strip, first + k as u32, &held[k], (&map, of_dx));
+                }
+            });
+            let is_next = coming.filter(|coming| coming.kept > 0);
+            let mut part = 0;
+            while part < PARTS {
+                let [mut kept, end] = walk.part(strip.kept, part);
+                while kept < end {
+                    let loaded = self.kept(kept);
+                    if let Some(coming) = is_next {
+                        self.fetch_one(&coming, kept);
+                    }
+                    self.store(strip, strip.passing + kept, &loaded, (&map, of_dx));
+                    kept += 1;
+                }
+                simt::copy_commit();
+                part += 1;
+            }
+        }
+    }
+
+    /// dx and dresidual of an access: the latter last, as it may be where dx is.
+    #[inline(always)]
+    unsafe fn store(
+        &self,
+        strip: &Strip,
+        access: u32,
+        loaded: &Loaded,
+        (map, [slope, constant]): (&Map<T::Lanes>, [T::Lanes; 2]),
+    ) {
+        let (args, walk) = (self.args, &self.walk);
+        if args.dx.is_null() {
+            return;
+        }
+        let g = self.gradient(loaded, map);
+        let of_x = T::unpack(loaded.x)
+            .zip(map.centre, |x, centre| x - centre)
+            .zip3(slope, constant, Real::mul_add);
+        let dx = g.zip3(map.scale, of_x, Real::mul_add);
+        // SAFETY: the caller's; each place belongs to one thread.
+        unsafe {
+            let place = walk.place(args.dx, strip, access).cast_mut();
+            simt::store_128_once(place.cast(), T::pack(dx));
+            if S::Epilogue::CLASS == Class::Plain && !args.dresidual.is_null() {
+                let place = walk.place(args.dresidual, strip, access).cast_mut();
+                simt::store_128_once(place.cast(), loaded.dy);
+            }
+        }
+    }
+}

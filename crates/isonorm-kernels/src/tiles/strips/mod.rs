@@ -1,0 +1,238 @@
+//! Strips: tiles of many rows of which each column is a group, shared by blocks of the whole chip. BatchNorm of channels-last tensors, and of
+//! `[N, C]`.
+//!
+//! Such tiles are as wide as memory needs to be fast, so shared memory does not hold them. A block has a multiprocessor to itself, and a
+//! thread's accesses to a strip are of three kinds, in order:
+//!
+//! | accesses | where they are until the statistics are known |
+//! |---|---|
+//! | the first ones | they *pass*: are added up, and read again, newest first; the last-level cache is asked to keep them |
+//! | then [`kept`](super::tiling::Tiling::kept) | in shared memory, to which those of the next strip come as soon as they have been used |
+//! | the last few | in registers |
+//!
+//! | file | room |
+//! |---|---|
+//! | [`values`], [`gradients`] | the two passes |
+//! | `fold` | from threads' sums to a block's |
+//! | `exchange` | from blocks' sums to a team's |
+
+mod exchange;
+mod fold;
+pub mod gradients;
+pub mod values;
+
+use super::tiling::Tiling;
+use crate::rows::access::Data;
+use crate::rows::lanes::{Lanes, unrolled};
+use crate::rows::parameters::at_least_one;
+use crate::simt::{self, Shared, WARP};
+
+/// Threads of a block.
+pub const THREADS: u32 = 512;
+/// Columns of a strip, at most.
+pub const MOST_COLUMNS: u32 = 256;
+/// Accesses that pass at once: their number is a multiple of it.
+pub const AT_ONCE: u32 = 4;
+/// Parts in which accesses come to shared memory.
+const PARTS: usize = 4;
+/// Numbers of a column that threads read, at most.
+const OF_COLUMN: u32 = 5;
+
+/// What sums are about, of each column; later what is saved of it.
+const SHIFTS: Shared<f32> = Shared::at(0);
+/// The sums of columns: the first kind of all, then the second; later what is saved.
+const SUMS: Shared<f32> = SHIFTS.offset(MOST_COLUMNS);
+/// Numbers of columns: the first of all columns, then the second, …, each from a multiple of [`MOST_COLUMNS`] on.
+const OF_COLUMNS: Shared<f32> = SUMS.offset(2 * MOST_COLUMNS);
+/// Whether any column of a warp has to be measured again.
+const AGAIN: Shared<u32> = Shared::at(OF_COLUMNS.offset(OF_COLUMN * MOST_COLUMNS).byte_offset());
+/// Sums of threads, of one kind, of each lane of their accesses.
+const OF_THREADS: Shared<f32> = Shared::at(AGAIN.offset(THREADS / WARP).byte_offset());
+
+/// Bytes of shared memory of a block before what it keeps, with accesses of `elements` elements.
+pub const fn head_bytes(elements: u32) -> u32 {
+    OF_THREADS.offset(elements * THREADS).byte_offset()
+}
+
+/// How many of a thread's accesses pass, of which it keeps some besides those in registers.
+pub const fn passing(tiling: &Tiling, held: u32) -> u32 {
+    tiling.accesses.saturating_sub(held + tiling.kept)
+}
+
+/// What a thread has of every strip.
+#[derive(Clone, Copy)]
+struct Walk<'a> {
+    tiling: &'a Tiling,
+    team: u32,
+    teams: u32,
+    /// Of the block in its team.
+    rank: u32,
+    /// The first column of its accesses.
+    column: u32,
+    /// Elements from the start of the strip to its first access.
+    offset: u32,
+    /// Elements from an access to the next.
+    step: u32,
+    /// Its accesses; none where there are too few columns.
+    accesses: u32,
+}
+
+/// A strip, as a thread sees it.
+#[derive(Clone, Copy)]
+struct Strip {
+    /// Its first column.
+    first: u32,
+    /// Its columns.
+    width: u32,
+    /// The element of the thread's first access.
+    start: u32,
+    /// The thread's accesses: those that pass, those in shared memory, and those in registers.
+    passing: u32,
+    kept: u32,
+    held: u32,
+}
+
+impl<'a> Walk<'a> {
+    /// Of accesses of `elements` elements.
+    #[inline(always)]
+    fn new(tiling: &'a Tiling, elements: u32) -> Self {
+        let (lanes, blocks) = (at_least_one(tiling.lanes), at_least_one(tiling.blocks));
+        let (thread, block) = (simt::thread_index(), simt::block_index());
+        let (at_once, rank) = (THREADS / lanes, block % blocks);
+        let (row, step) = (rank * at_once + thread / lanes, at_once * blocks.get());
+        let (rows, line) = (tiling.rows as u32, tiling.line as u32);
+        let idle = thread / lanes >= at_once || row >= rows;
+        let column = thread % lanes * elements;
+        Self {
+            tiling,
+            team: block / blocks,
+            teams: simt::grid_blocks() / blocks,
+            rank,
+            column,
+            offset: row * line + column,
+            step: step * line,
+            accesses: if idle {
+                0
+            } else {
+                (rows - row).div_ceil(at_least_one(step).get())
+            },
+        }
+    }
+
+    /// Whether there is a strip of that number.
+    #[inline(always)]
+    fn has(&self, number: u32) -> bool {
+        number < self.tiling.tiles
+    }
+
+    /// A strip, of whose accesses `held` are in registers. Computed here: what follows from it would take many registers until it is needed
+    /// again.
+    #[inline(always)]
+    fn strip(&self, number: u32, held: u32) -> Strip {
+        let (tiling, number) = (self.tiling, simt::opaque(number));
+        let first = number * tiling.width;
+        let width = tiling.width.min(tiling.line as u32 - first);
+        let accesses = if self.column < width {
+            simt::opaque(self.accesses)
+        } else {
+            0
+        };
+        let (passing, kept) = match accesses {
+            0 => (0, 0),
+            _ => (passing(tiling, held), tiling.kept),
+        };
+        Strip {
+            first,
+            width,
+            start: first + self.offset,
+            passing,
+            kept,
+            held: accesses - passing - kept,
+        }
+    }
+
+    /// Where an access to a tensor is, computed here: addresses that are kept take two registers each.
+    #[inline(always)]
+    fn place<T>(&self, base: *const T, strip: &Strip, access: u32) -> *const T {
+        let offset = simt::opaque(strip.start) + access * simt::opaque(self.step);
+        base.wrapping_add(offset as usize)
+    }
+
+    /// Whether the thread with the number of a column has one.
+    #[inline(always)]
+    fn has_column(&self, strip: &Strip) -> bool {
+        simt::thread_index() < strip.width
+    }
+
+    /// Of the accesses in shared memory, those of a part: from one to before another.
+    #[inline(always)]
+    fn part(&self, kept: u32, part: usize) -> [u32; 2] {
+        let of_part = simt::opaque(self.tiling.kept).div_ceil(PARTS as u32);
+        [part as u32, part as u32 + 1].map(|part| (part * of_part).min(kept))
+    }
+
+    /// What was told of each of the thread's columns.
+    ///
+    /// # Safety
+    ///
+    /// It was told before a barrier.
+    #[inline(always)]
+    unsafe fn told<L: Lanes>(&self, place: Shared<f32>) -> L {
+        // SAFETY: the caller's; columns that no thread has are read, and not used.
+        L::each(|lane| unsafe { simt::shared_load(place.offset(self.column + lane)) })
+    }
+}
+
+/// Tells `N` numbers of the thread's column to all who have it. For a barrier that follows.
+///
+/// # Safety
+///
+/// What was told before was read before a barrier.
+#[inline(always)]
+unsafe fn tell<const N: usize>(place: Shared<f32>, numbers: [f32; N]) {
+    let thread = simt::thread_index();
+    if thread < MOST_COLUMNS {
+        unrolled::<N>(|k| {
+            // SAFETY: the caller's.
+            unsafe { simt::shared_store(place.offset(k as u32 * MOST_COLUMNS + thread), numbers[k]) };
+        });
+    }
+}
+
+/// Where access `kept` to one of `tensors` tensors is in shared memory, with a head of so many bytes.
+#[inline(always)]
+fn slot(head: u32, (kept, tensors, tensor): (u32, u32, u32)) -> Shared<u32> {
+    let access = (kept * tensors + tensor) * THREADS + simt::thread_index();
+    Shared::at(head + access * 16)
+}
+
+/// Waits for a part of what comes to shared memory, the parts behind which are on their way.
+#[inline(always)]
+fn wait(part: usize) {
+    match part {
+        0 => simt::copy_wait::<3>(),
+        1 => simt::copy_wait::<2>(),
+        2 => simt::copy_wait::<1>(),
+        _ => simt::copy_wait::<0>(),
+    }
+}
+
+/// A parameter of the thread's column; another number where there is none.
+///
+/// # Safety
+///
+/// `base` is null or points to a parameter for each column, as `affine` says.
+#[inline(always)]
+unsafe fn parameter<T: Data>(
+    affine: &crate::rows::parameters::Affine,
+    base: *const u8,
+    strip: &Strip,
+    otherwise: f32,
+) -> f32 {
+    let thread = simt::thread_index();
+    if base.is_null() || thread >= strip.width {
+        return otherwise;
+    }
+    // SAFETY: the caller's.
+    unsafe { affine.parameter::<T>(base, strip.first + thread) }
+}

@@ -1,0 +1,362 @@
+//! The forward pass over strips; see [`forward`](crate::tiles::forward) for what it computes, and how digits are kept.
+
+use isonorm_math::{Normalizer, Real};
+
+use super::exchange::Exchange;
+use super::{AGAIN, AT_ONCE, MOST_COLUMNS, OF_COLUMNS, PARTS, SHIFTS, SUMS, Strip, THREADS, Walk};
+use super::{fold, head_bytes, parameter, slot, tell, wait};
+use crate::rows::access::Data;
+use crate::rows::epilogue::Epilogue;
+use crate::rows::lanes::{Lanes, unrolled};
+use crate::rows::running::blend;
+use crate::simt::{self, Shared, WARP};
+use crate::tiles::Spec;
+use crate::tiles::areas::SAMPLES;
+use crate::tiles::columns::Map;
+pub use crate::tiles::forward::Args;
+use crate::tiles::forward::statistics::{Measured, mean_of_sample, measure};
+
+type Raw = [u32; 4];
+
+/// Normalizes the strips. For a grid of some teams, all of which run at the same time if a team has several blocks; `N` accesses of a
+/// thread stay in registers.
+///
+/// # Safety
+///
+/// As for [`forward`](crate::tiles::forward::forward), with [`head_bytes`] of shared memory; columns are groups, the tensor is one of a
+/// batch and has no more than 2³⁰ elements, and accesses that pass are a multiple of [`AT_ONCE`].
+#[cfg_attr(target_arch = "nvptx64", inline(always))]
+pub unsafe fn values<T: Data, S: Spec, const N: usize>(args: &Args<T>) {
+    let pass = Pass::<T, S, N> {
+        args,
+        walk: Walk::new(&args.tiling, T::Lanes::LANES),
+        of: core::marker::PhantomData,
+    };
+    // SAFETY: the caller's.
+    unsafe { pass.each_strip() };
+}
+
+struct Pass<'a, T, S, const N: usize> {
+    args: &'a Args<T>,
+    walk: Walk<'a>,
+    of: core::marker::PhantomData<S>,
+}
+
+impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
+    #[inline(always)]
+    unsafe fn each_strip(&self) {
+        let (args, walk) = (self.args, &self.walk);
+        let mut exchange = Exchange::new(args.messages, walk.team, walk.rank, &args.tiling);
+        let mut number = walk.team;
+        if walk.has(number) {
+            // SAFETY: the caller's, here and below.
+            unsafe { self.fetch(&walk.strip(number, N as u32)) };
+        }
+        let mut about = mean_of_sample(unsafe { self.sample(number) });
+        while walk.has(number) {
+            let own = number;
+            number = number.saturating_add(walk.teams);
+            unsafe {
+                let held = self.hold(&walk.strip(own, N as u32));
+                let mut repeated = false;
+                loop {
+                    tell(SHIFTS, [about]);
+                    simt::block_barrier();
+                    let sums = fold::pairs(self.sums(&walk.strip(own, N as u32), &held), &args.tiling);
+                    exchange.send(sums);
+                    // What comes while others send.
+                    let strip = walk.strip(own, N as u32);
+                    let newest = self.newest(&strip);
+                    let next = mean_of_sample(self.sample(number));
+                    let affine = &args.affine;
+                    let weight = parameter::<T>(affine, affine.weight, &strip, 1.0);
+                    let bias = parameter::<T>(affine, affine.bias, &strip, 0.0);
+                    let measured = measure(exchange.receive(sums), about, args.reciprocal, args.eps);
+                    if self.tell(&strip, &measured, [weight, bias]) && !repeated {
+                        // All blocks of the team agree.
+                        (about, repeated) = (measured.mean as f32, true);
+                        continue;
+                    }
+                    about = next;
+                    let coming = walk.has(number).then(|| walk.strip(number, N as u32));
+                    self.finish(&walk.strip(own, N as u32), &held, newest, coming);
+                    self.save(&walk.strip(own, N as u32));
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Starts to load the sample of the thread's column of a strip; nothing where there is none.
+    #[inline(always)]
+    unsafe fn sample(&self, number: u32) -> [T; SAMPLES as usize] {
+        let (args, mut sample) = (self.args, [T::default(); SAMPLES as usize]);
+        if !self.walk.has(number) {
+            return sample;
+        }
+        let strip = self.walk.strip(number, N as u32);
+        if self.walk.has_column(&strip) {
+            let (rows, line) = (args.tiling.rows as u32, args.tiling.line as u32);
+            let part = rows / SAMPLES;
+            unrolled::<{ SAMPLES as usize }>(|k| {
+                // In the middle of each part.
+                let row = (part * k as u32 + part / 2).min(rows - 1);
+                let place = row * line + strip.first + simt::thread_index();
+                // SAFETY: the column has this element.
+                sample[k] = unsafe { T::load(args.x.wrapping_add(place as usize)) };
+            });
+        }
+        sample
+    }
+
+    #[inline(always)]
+    fn slot(&self, kept: u32) -> Shared<u32> {
+        slot(head_bytes(T::Lanes::LANES), (kept, 1, 0))
+    }
+
+    #[inline(always)]
+    unsafe fn fetch_one(&self, strip: &Strip, kept: u32) {
+        let from = self.walk.place(self.args.x, strip, strip.passing + kept);
+        // SAFETY: the strip has this place, and what was in shared memory has been used.
+        unsafe { simt::copy_async_once(self.slot(kept), from.cast()) };
+    }
+
+    /// Sets what is kept of a strip on its way, part by part.
+    #[inline(always)]
+    unsafe fn fetch(&self, strip: &Strip) {
+        let mut part = 0;
+        while part < PARTS {
+            let [mut kept, end] = self.walk.part(strip.kept, part);
+            while kept < end {
+                // SAFETY: the caller's.
+                unsafe { self.fetch_one(strip, kept) };
+                kept += 1;
+            }
+            simt::copy_commit();
+            part += 1;
+        }
+    }
+
+    /// Starts to load what stays in registers.
+    #[inline(always)]
+    unsafe fn hold(&self, strip: &Strip) -> [Raw; N] {
+        let mut held = [[0; 4]; N];
+        let first = strip.passing + strip.kept;
+        unrolled::<N>(|k| {
+            if (k as u32) < strip.held {
+                let place = self.walk.place(self.args.x, strip, first + k as u32);
+                // SAFETY: the strip has this place.
+                held[k] = unsafe { simt::load_128_once(place.cast()) };
+            }
+        });
+        held
+    }
+
+    /// The thread's sums of distances from what was told, and of their squares.
+    #[inline(always)]
+    unsafe fn sums(&self, strip: &Strip, held: &[Raw; N]) -> [T::Lanes; 2] {
+        let walk = &self.walk;
+        // SAFETY: told before a barrier.
+        let about: T::Lanes = unsafe { walk.told(SHIFTS) };
+        let mut sums = [T::Lanes::splat(0.0); 2];
+        let mut passing = self.oldest(strip);
+        unrolled::<PARTS>(|part| {
+            wait(part);
+            let [mut kept, end] = walk.part(strip.kept, part);
+            while kept < end {
+                // SAFETY: this thread has fetched it, and waited.
+                add::<T>(&mut sums, about, unsafe { simt::shared_load_128(self.slot(kept)) });
+                kept += 1;
+            }
+        });
+        let mut access = 0;
+        while access < strip.passing {
+            let is_more = access + AT_ONCE < strip.passing;
+            unrolled::<{ AT_ONCE as usize }>(|k| {
+                let raw = passing[k];
+                if is_more {
+                    passing[k] = self.pass_one(strip, access + AT_ONCE + k as u32);
+                }
+                add::<T>(&mut sums, about, raw);
+            });
+            access += AT_ONCE;
+        }
+        unrolled::<N>(|k| {
+            if (k as u32) < strip.held {
+                add::<T>(&mut sums, about, held[k]);
+            }
+        });
+        sums
+    }
+
+    /// Starts to load an access that passes.
+    #[inline(always)]
+    fn pass_one(&self, strip: &Strip, access: u32) -> Raw {
+        // SAFETY: the strip has this place.
+        unsafe { simt::load_128_again(self.walk.place(self.args.x, strip, access).cast()) }
+    }
+
+    /// Starts to load the first ones that pass, if any do.
+    #[inline(always)]
+    fn oldest(&self, strip: &Strip) -> [Raw; AT_ONCE as usize] {
+        let mut loaded = [[0; 4]; AT_ONCE as usize];
+        if strip.passing > 0 {
+            unrolled::<{ AT_ONCE as usize }>(|k| loaded[k] = self.pass_one(strip, k as u32));
+        }
+        loaded
+    }
+
+    /// Starts to load the access of that number from the last one that passed, for the last time.
+    #[inline(always)]
+    fn pass_again(&self, strip: &Strip, back: u32) -> Raw {
+        let place = self.walk.place(self.args.x, strip, strip.passing - 1 - back);
+        // SAFETY: the strip has this place.
+        unsafe { simt::load_128_once(place.cast()) }
+    }
+
+    /// Starts to load the last ones that passed, if any did.
+    #[inline(always)]
+    fn newest(&self, strip: &Strip) -> [Raw; AT_ONCE as usize] {
+        let mut loaded = [[0; 4]; AT_ONCE as usize];
+        if strip.passing > 0 {
+            unrolled::<{ AT_ONCE as usize }>(|k| loaded[k] = self.pass_again(strip, k as u32));
+        }
+        loaded
+    }
+
+    /// Tells all threads what is known of the thread's column. Whether any column has to be measured again. Ends with a barrier.
+    #[inline(always)]
+    unsafe fn tell(&self, strip: &Strip, measured: &Measured, [weight, bias]: [f32; 2]) -> bool {
+        let Normalizer { centre, rstd, offset } = Normalizer::<f32>::new(measured.mean, measured.rstd.into());
+        let own = self.walk.has_column(strip);
+        let again = simt::any(own && !measured.well);
+        let warps = MOST_COLUMNS / WARP;
+        // SAFETY: what was told before was read before a barrier, and sums are not needed any more.
+        unsafe {
+            tell(OF_COLUMNS, [centre, rstd * weight, Real::mul_add(offset, weight, bias)]);
+            // By the thread that saves it.
+            tell(SHIFTS, [measured.mean as f32, measured.variance, measured.rstd]);
+            if simt::lane() == 0 && simt::warp_index() < warps {
+                simt::shared_store(AGAIN.offset(simt::warp_index()), again.into());
+            }
+        }
+        simt::block_barrier();
+        let mut any = 0;
+        unrolled::<{ (MOST_COLUMNS / WARP) as usize }>(|warp| {
+            // SAFETY: written before the barrier.
+            any |= unsafe { simt::shared_load(AGAIN.offset(warp as u32)) };
+        });
+        any != 0
+    }
+
+    /// The results of a strip; what is kept of another one comes to its places.
+    #[inline(always)]
+    unsafe fn finish(
+        &self,
+        strip: &Strip,
+        held: &[Raw; N],
+        mut newest: [Raw; AT_ONCE as usize],
+        coming: Option<Strip>,
+    ) {
+        let walk = &self.walk;
+        // SAFETY: told before a barrier; here and below places that the strip has.
+        unsafe {
+            let map = Map::<T::Lanes> {
+                centre: walk.told(OF_COLUMNS),
+                scale: walk.told(OF_COLUMNS.offset(MOST_COLUMNS)),
+                shift: walk.told(OF_COLUMNS.offset(2 * MOST_COLUMNS)),
+            };
+            let mut back = 0;
+            while back < strip.passing {
+                let is_more = back + AT_ONCE < strip.passing;
+                unrolled::<{ AT_ONCE as usize }>(|k| {
+                    let (raw, back) = (newest[k], back + k as u32);
+                    if is_more {
+                        newest[k] = self.pass_again(strip, back + AT_ONCE);
+                    }
+                    self.finish_one(strip, strip.passing - 1 - back, raw, &map);
+                });
+                back += AT_ONCE;
+            }
+            let first = strip.passing + strip.kept;
+            unrolled::<N>(|k| {
+                if (k as u32) < strip.held {
+                    self.finish_one(strip, first + k as u32, held[k], &map);
+                }
+            });
+            // A narrower strip is the last, and a thread that has none of this one has none of the next.
+            let is_next = coming.filter(|coming| coming.kept > 0);
+            let mut part = 0;
+            while part < PARTS {
+                let [mut kept, end] = walk.part(strip.kept, part);
+                while kept < end {
+                    let raw = simt::shared_load_128(self.slot(kept));
+                    if let Some(coming) = is_next {
+                        self.fetch_one(&coming, kept);
+                    }
+                    self.finish_one(strip, strip.passing + kept, raw, &map);
+                    kept += 1;
+                }
+                simt::copy_commit();
+                part += 1;
+            }
+        }
+    }
+
+    /// Scale and shift, residual, activation, and the store.
+    #[inline(always)]
+    unsafe fn finish_one(&self, strip: &Strip, access: u32, raw: Raw, map: &Map<T::Lanes>) {
+        let (args, walk) = (self.args, &self.walk);
+        let mut z = map.apply(T::unpack(raw));
+        // SAFETY: the caller's; each place belongs to one thread.
+        unsafe {
+            if !args.residual.is_null() {
+                let place = walk.place(args.residual, strip, access);
+                let residual = T::unpack(simt::load_128_once(place.cast()));
+                z = z.zip(residual, |z, residual| z + residual);
+            }
+            let [y] = S::Epilogue::apply([z], args.activation);
+            let place = walk.place(args.y, strip, access).cast_mut();
+            simt::store_128_once(place.cast(), T::pack(y));
+        }
+    }
+
+    /// Saves what is known of the thread's column, as this thread has kept it.
+    #[inline(always)]
+    unsafe fn save(&self, strip: &Strip) {
+        let (args, walk, thread) = (self.args, &self.walk, simt::thread_index());
+        if walk.rank != 0 || !walk.has_column(strip) {
+            return;
+        }
+        let group = u64::from(strip.first + thread);
+        // SAFETY: this thread has kept it.
+        let [mean, variance, rstd] =
+            [0, 1, 2].map(|k| unsafe { simt::shared_load(SHIFTS.offset(k * MOST_COLUMNS + thread)) });
+        for (place, number) in [(args.mean, mean), (args.rstd, rstd), (args.variance, variance)] {
+            if !place.is_null() {
+                // SAFETY: the caller's: a number for each group.
+                unsafe { f32::store(place.wrapping_add(group as usize), number) };
+            }
+        }
+        if !args.running_mean.is_null() {
+            let how = (args.factor, args.affine.as_data);
+            // SAFETY: the caller's: a number for each group.
+            unsafe {
+                blend::<T>(args.running_mean, group, mean.into(), how);
+                blend::<T>(args.running_variance, group, f64::from(variance) * args.unbias, how);
+            }
+        }
+    }
+}
+
+/// Adds an access to the sums.
+#[inline(always)]
+fn add<T: Data>(sums: &mut [T::Lanes; 2], about: T::Lanes, raw: Raw) {
+    let distance = T::unpack(raw).zip(about, |x, about| x - about);
+    *sums = [
+        sums[0].zip(distance, |sum, d| sum + d),
+        sums[1].zip(distance, |sum, d| Real::mul_add(d, d, sum)),
+    ];
+}
+
+const _: () = assert!(SHIFTS.offset(MOST_COLUMNS).byte_offset() == SUMS.byte_offset() && THREADS >= MOST_COLUMNS);
