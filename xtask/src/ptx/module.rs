@@ -205,7 +205,11 @@ pub fn modules() -> Vec<Module> {
         data(family).iter().map(move |data| Module {
             family,
             data: Some(data),
-            target: if family.contains("cluster") { SM_90 } else { SM_80 },
+            target: if family.contains("cluster") || family.contains("columns") {
+                SM_90
+            } else {
+                SM_80
+            },
             max_threads: max_threads(family),
             committed: true,
         })

@@ -61,7 +61,6 @@ pub unsafe extern "ptx-kernel" fn simt_asynchronous(from: *const u32, counter: *
     // SAFETY: the caller's.
     unsafe {
         simt::copy_async(place, from);
-        simt::copy_async_once(place.offset(8), from);
         simt::copy_commit();
         simt::copy_wait::<0>();
         if simt::thread_index() == 0 {

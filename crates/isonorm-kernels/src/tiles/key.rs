@@ -48,6 +48,15 @@ impl Key {
         }
     }
 
+    /// The oldest GPU that runs it, as a compute capability.
+    pub fn needs(&self) -> u32 {
+        match self.kind {
+            // What the last-level cache is asked.
+            Kind::Columns => 90,
+            _ => 80,
+        }
+    }
+
     /// Elements of an access.
     pub fn access_elements(&self, element_bytes: u32) -> u32 {
         match self.width {

@@ -20,13 +20,6 @@ pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
     running.expect(result, Location::caller());
 }
 
-/// The same, of what nobody will read from global memory again soon.
-#[track_caller]
-pub unsafe fn copy_async_once<T>(to: Shared<T>, from: *const u32) {
-    // SAFETY: the caller's.
-    unsafe { copy_async(to, from) };
-}
-
 /// Ends the group of the copies that this thread started.
 pub fn copy_commit() {
     let running = current();

@@ -101,8 +101,14 @@ load_128! {
     load_128_keep = "ld.global.nc.L1::evict_last.v4.u32";
 }
 
+/// What `createpolicy.fractional` makes of `L2::evict_first` and of `L2::evict_last`, for all of what is accessed, on compute capability 9.0 and
+/// later, as CUTLASS has them: the instruction itself, in a branch, became one that an H200 refused. So did `cp.async` with either of them,
+/// where the assembler (of CUDA 13.0) took the place in shared memory from a register of the warp; it has none.
+const EVICT_FIRST: u64 = 0x12f0_0000_0000_0000;
+const EVICT_LAST: u64 = 0x14f0_0000_0000_0000;
+
 macro_rules! load_128_marked {
-    ($($(#[$doc:meta])* $name:ident = $policy:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = $policy:expr;)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
@@ -113,9 +119,8 @@ macro_rules! load_128_marked {
             let (a, b, c, d);
             // SAFETY: the caller's.
             unsafe {
-                asm!("{{", ".reg .b64 policy;", concat!("createpolicy.fractional.L2::", $policy, ".b64 policy, 1.0;"),
-                    "ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {{{}, {}, {}, {}}}, [{}], policy;", "}}",
-                    out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) place,
+                asm!("ld.global.L1::no_allocate.L2::cache_hint.v4.u32 {{{}, {}, {}, {}}}, [{}], {};",
+                    out(reg32) a, out(reg32) b, out(reg32) c, out(reg32) d, in(reg64) place, const $policy,
                     options(nostack, preserves_flags, readonly));
             }
             [a, b, c, d]
@@ -125,9 +130,9 @@ macro_rules! load_128_marked {
 
 load_128_marked! {
     /// 16 bytes that nobody will read again soon: the last-level cache gives their place to others first.
-    load_128_once = "evict_first";
+    load_128_once = EVICT_FIRST;
     /// 16 bytes that will be read again: the last-level cache gives their place to others last.
-    load_128_again = "evict_last";
+    load_128_again = EVICT_LAST;
 }
 
 /// 16 bytes that nobody will read soon: the last-level cache gives their place to others first.
@@ -140,9 +145,8 @@ pub unsafe fn store_128_once(place: *mut u32, value: [u32; 4]) {
     let [a, b, c, d] = value;
     // SAFETY: the caller's.
     unsafe {
-        asm!("{{", ".reg .b64 policy;", "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;",
-            "st.global.L1::no_allocate.L2::cache_hint.v4.u32 [{}], {{{}, {}, {}, {}}}, policy;", "}}",
-            in(reg64) place, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d, options(nostack, preserves_flags));
+        asm!("st.global.L1::no_allocate.L2::cache_hint.v4.u32 [{}], {{{}, {}, {}, {}}}, {};", in(reg64) place, in(reg32) a,
+            in(reg32) b, in(reg32) c, in(reg32) d, const EVICT_FIRST, options(nostack, preserves_flags));
     }
 }
 

@@ -19,21 +19,6 @@ pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
     }
 }
 
-/// The same, of what nobody will read from global memory again soon.
-///
-/// # Safety
-///
-/// As for [`copy_async`].
-#[inline(always)]
-pub unsafe fn copy_async_once<T>(to: Shared<T>, from: *const u32) {
-    // SAFETY: the caller's.
-    unsafe {
-        asm!("{{", ".reg .b64 policy;", "createpolicy.fractional.L2::evict_first.b64 policy, 1.0;",
-            "cp.async.cg.shared.global.L2::cache_hint [{}], [{}], 16, policy;", "}}", in(reg32) address(to), in(reg64) from,
-            options(nostack, preserves_flags));
-    }
-}
-
 /// Ends the group of the copies that this thread started.
 #[inline(always)]
 pub fn copy_commit() {

@@ -145,8 +145,8 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         let (args, access, [x, dy]) = (self.args, strip.passing + kept, self.slots(kept));
         // SAFETY: the strip has this place, and what was in shared memory has been used.
         unsafe {
-            simt::copy_async_once(x, self.walk.place(args.x, strip, access).cast());
-            simt::copy_async_once(dy, self.walk.place(args.dy, strip, access).cast());
+            simt::copy_async(x, self.walk.place(args.x, strip, access).cast());
+            simt::copy_async(dy, self.walk.place(args.dy, strip, access).cast());
         }
     }
 

@@ -118,7 +118,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     unsafe fn fetch_one(&self, strip: &Strip, kept: u32) {
         let from = self.walk.place(self.args.x, strip, strip.passing + kept);
         // SAFETY: the strip has this place, and what was in shared memory has been used.
-        unsafe { simt::copy_async_once(self.slot(kept), from.cast()) };
+        unsafe { simt::copy_async(self.slot(kept), from.cast()) };
     }
 
     /// Sets what is kept of a strip on its way, part by part.

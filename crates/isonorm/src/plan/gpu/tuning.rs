@@ -261,19 +261,22 @@ pub(super) struct Columns {
     pub(super) widths: &'static [(u32, u64)],
     /// Numbers of teams for each width, at most: the best by the estimate.
     pub(super) of_width: usize,
-    /// What reading again takes of the time of reading, in percent: some of it is in the last-level cache.
-    pub(super) again: u64,
+    /// What of the last-level cache holds what will be read again, in percent.
+    pub(super) cached: u64,
+    /// What reading again takes of the time of reading, in percent: what is cached, and what is not.
+    pub(super) again: [u64; 2],
     /// Nanoseconds that a strip takes besides for each block that shares it.
     pub(super) block: u64,
-    /// Nanoseconds that a strip takes besides: adding up and exchanging sums.
-    pub(super) step: u64,
+    /// Nanoseconds that a strip takes besides, adding up and exchanging sums: forward, and backward.
+    pub(super) step: [u64; 2],
 }
 
 /// Columns that are groups, in strips over the whole chip.
 pub(super) const COLUMNS: Columns = Columns {
-    widths: &[(64, 60), (128, 87), (256, 97), (512, 97), (1024, 97)],
+    widths: &[(64, 79), (128, 95), (256, 100), (512, 96)],
     of_width: 4,
-    again: 60,
-    block: 15,
-    step: 4000,
+    cached: 46,
+    again: [69, 101],
+    block: 13,
+    step: [4150, 3050],
 };

@@ -47,7 +47,8 @@ fn listed(problem: &Problem<'_>) -> Option<&'static Listed> {
     }
     let suits = |listed: &&Listed| {
         let key = &listed.key;
-        (key.pass, key.kind) == (problem.pass, Kind::Columns) && key.class.has(problem.activation)
+        let is_there = key.needs() <= problem.gpu.compute_capability;
+        is_there && (key.pass, key.kind) == (problem.pass, Kind::Columns) && key.class.has(problem.activation)
     };
     super::listed()
         .iter()
@@ -108,18 +109,29 @@ fn choice(problem: &Problem<'_>, listed: &'static Listed, (bytes, share): (u32, 
     if blocks_per_sm(gpu, &problem.kernel(listed, &tiling, blocks)) == 0 {
         return None;
     }
-    let tensors = u64::from(key.tensors()) + u64::from(problem.residual);
-    let steps = u64::from(strips.div_ceil(teams));
-    // In hundredths: read, read again, written.
-    let moved =
-        (tensors + 1) * 100 * u64::from(accesses) + u64::from(key.tensors()) * COLUMNS.again * u64::from(passes);
-    let bytes = moved * u64::from(teams * blocks * THREADS * VECTOR_BYTES);
-    let memory = (bytes as f64 / gpu.copy_bytes_per_second * 1e9 / share as f64) as u64;
-    let waits = COLUMNS.step + u64::from(blocks) * COLUMNS.block;
     Some(Choice {
         listed,
         tiling,
         teams,
-        nanoseconds: steps * (memory + waits),
+        nanoseconds: nanoseconds(problem, listed, &tiling, (teams, share)),
     })
+}
+
+/// The time that it takes by the estimate, where memory moves so many of a hundred bytes in the time of a hundred.
+fn nanoseconds(problem: &Problem<'_>, listed: &Listed, tiling: &Tiling, (teams, share): (u32, u64)) -> u64 {
+    let (key, gpu) = (&listed.key, problem.gpu);
+    // Of all teams at once, an access of each thread.
+    let access = u64::from(teams * tiling.blocks) * u64::from(THREADS * VECTOR_BYTES);
+    let read = u64::from(key.tensors());
+    let moved = (read + 1 + u64::from(problem.residual)) * u64::from(tiling.accesses) * access;
+    let again = read * u64::from(passing(tiling, key.at_once)) * access;
+    let cached = again.min(gpu.l2_bytes as u64 * COLUMNS.cached / 100);
+    let hundredths = moved * 100 + cached * COLUMNS.again[0] + (again - cached) * COLUMNS.again[1];
+    let memory = hundredths as f64 / share as f64 / gpu.copy_bytes_per_second * 1e9;
+    let step = match problem.pass {
+        Pass::Forward => COLUMNS.step[0],
+        Pass::Backward => COLUMNS.step[1],
+    };
+    let waits = step + u64::from(tiling.blocks) * COLUMNS.block;
+    u64::from(tiling.tiles.div_ceil(teams)) * (memory as u64 + waits)
 }

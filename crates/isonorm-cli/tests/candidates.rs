@@ -1,0 +1,64 @@
+//! What a plan takes is near the fastest of all ways that were measured: records of `isonorm bench --device cuda --alternatives`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use isonorm::{GpuPlan, GpuProperties, NormDesc};
+use serde_json::Value;
+
+/// The time of the plan that is taken, over that of the fastest, at most.
+const MOST: f64 = 1.10;
+
+/// A way that was measured: its name and shape, and its time in seconds.
+type Measured = ((String, String), f64);
+
+fn measured(record: &Value) -> BTreeMap<String, Vec<Measured>> {
+    let mut cases: BTreeMap<String, Vec<Measured>> = BTreeMap::new();
+    for row in record["rows"].as_array().expect("rows") {
+        let text = |value: &Value| value.as_str().expect("a string").to_string();
+        let way = (text(&row["plan"]), text(&row["gpu"]["alternative"]["shape"]));
+        let seconds = row["median_s"].as_f64().expect("seconds");
+        cases.entry(text(&row["case"])).or_default().push((way, seconds));
+    }
+    cases
+}
+
+#[test]
+fn what_is_taken_is_near_the_fastest_that_was_measured() {
+    let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/records");
+    let paths = fs::read_dir(records)
+        .expect("records")
+        .map(|entry| entry.expect("a file").path());
+    let of_candidates = |path: &std::path::PathBuf| path.to_string_lossy().ends_with("-candidates.json");
+    let mut checked = 0;
+    for path in paths.filter(of_candidates) {
+        let record: Value = serde_json::from_slice(&fs::read(&path).expect("readable")).expect("JSON");
+        assert_eq!(record["gpu"]["name"], "NVIDIA H200");
+        let gpu = Arc::new(GpuProperties::known("h200").expect("a known GPU"));
+        for (case, ways) in measured(&record) {
+            let desc: NormDesc = case.parse().expect("a problem");
+            let plan = GpuPlan::new(&desc, &gpu).expect("a valid problem");
+            let taken = plan
+                .candidates()
+                .iter()
+                .find(|c| c.declined.is_none())
+                .expect("one is taken");
+            let taken = (taken.name.to_string(), taken.shape.clone().expect("a shape"));
+            let (_, own) = ways
+                .iter()
+                .find(|(way, _)| *way == taken)
+                .unwrap_or_else(|| panic!("{case}: {taken:?} was not measured"));
+            let ((name, shape), best) = ways.iter().min_by(|a, b| a.1.total_cmp(&b.1)).expect("some");
+            assert!(
+                *own <= MOST * best,
+                "{case}: {taken:?} takes {:.1} µs, and {name} {shape} {:.1}",
+                own * 1e6,
+                best * 1e6
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked >= 10, "{checked} cases");
+}
