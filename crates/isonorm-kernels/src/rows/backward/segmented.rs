@@ -80,8 +80,8 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Work<T, S, V
     ) {
         let parameters = &self.parameters;
         let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
-        // SAFETY: the caller's.
         let behind_activation = match S::Epilogue::CLASS {
+            // SAFETY: the caller's.
             Class::Any => unsafe { walk.behind_activation(loaded, parameters, xhat) },
             _ => [Numbers::<T, S>::splat(0.0); V],
         };

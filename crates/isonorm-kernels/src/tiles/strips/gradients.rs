@@ -230,9 +230,9 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     unsafe fn newest(&self, strip: &Strip) -> [Loaded; AT_ONCE as usize] {
         let mut loaded = [NOTHING; AT_ONCE as usize];
         if strip.passing > 0 {
-            // SAFETY: the strip has these places.
             unrolled::<{ AT_ONCE as usize }>(|k| {
-                loaded[k] = unsafe { self.load_once(strip, strip.passing - 1 - k as u32) }
+                // SAFETY: the strip has this place.
+                loaded[k] = unsafe { self.load_once(strip, strip.passing - 1 - k as u32) };
             });
         }
         loaded

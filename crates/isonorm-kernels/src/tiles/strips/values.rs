@@ -49,13 +49,15 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         let mut exchange = Exchange::new(args.messages, walk.team, walk.rank, &args.tiling);
         let mut number = walk.team;
         if walk.has(number) {
-            // SAFETY: the caller's, here and below.
+            // SAFETY: the caller's.
             unsafe { self.fetch(&walk.strip(number, N as u32)) };
         }
+        // SAFETY: as above.
         let mut about = mean_of_sample(unsafe { self.sample(number) });
         while walk.has(number) {
             let own = number;
             number = number.saturating_add(walk.teams);
+            // SAFETY: as above.
             unsafe {
                 let held = self.hold(&walk.strip(own, N as u32));
                 let mut repeated = false;
