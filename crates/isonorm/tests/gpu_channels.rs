@@ -1,0 +1,136 @@
+//! Plans for GPUs where groups are not contiguous: tiles, strips of columns, and channels in segments.
+#![cfg(feature = "cuda")]
+
+use std::sync::Arc;
+
+use isonorm::{GpuPlan, GpuProperties, Kernel, NormDesc};
+
+fn gpu(name: &str) -> Arc<GpuProperties> {
+    GpuProperties::known(name).expect("a known GPU").into()
+}
+
+fn plan(problem: &str) -> GpuPlan {
+    let desc: NormDesc = problem.parse().expect("a problem");
+    GpuPlan::new(&desc, &gpu("h200")).expect("a valid problem")
+}
+
+#[test]
+fn tiles_fit_the_gpu() {
+    // Also of sizes that no memory holds, without overflow.
+    let first = "2x2x1073741824 1048576x2x1048577 64x256x56x56 64x1024x14x14 64x2048x7x7 5000x512 65536x1024 70000x3 2x100000x3x3 1000x3x35x35";
+    let last = "64x256x56x56 256x64x112x112 64x2048x7x7".split(' ');
+    let shapes = first.split(' ').map(String::from);
+    for shape in shapes.chain(last.map(|shape| format!("{shape} layout=nhwc"))) {
+        for types in ["dtype=f32", "dtype=bf16", "dtype=f16 param=f16"] {
+            for pass in [
+                "train",
+                "backward act=relu",
+                "eval act=gelu residual=add",
+                "backward_eval",
+            ] {
+                let plan = plan(&format!("batchnorm x={shape} {types} pass={pass}"));
+                plan.check().expect("a kernel");
+                // Channels first, segments are rows of evaluation, and those of a channel may be a row of training.
+                let tiles = plan.name().starts_with("tiles");
+                assert!(
+                    tiles || plan.name().starts_with("rows") && !shape.contains("nhwc"),
+                    "{plan}"
+                );
+                for kernels in [plan.kernels(), plan.misaligned_kernels()] {
+                    let (kernel, gpu) = (kernels[0], plan.properties());
+                    let at_once = kernel.shared_bytes <= gpu.shared_bytes_per_block && kernel.grid <= 2 * gpu.sms;
+                    assert!(
+                        kernel.family.starts_with("rows") || !kernel.resident || at_once,
+                        "{plan}"
+                    );
+                }
+                // Never more than twice; and once, where a block holds a channel.
+                let traffic = plan.traffic();
+                assert!(traffic.moved_bytes * 3 <= traffic.compulsory_bytes * 5, "{plan}");
+                let once = traffic.moved_bytes == traffic.compulsory_bytes;
+                assert!(once || shape != "64x1024x14x14" || pass != "train", "{plan}");
+            }
+        }
+    }
+}
+
+/// Rows in segments, and tiles, with and without what a GPU has for them.
+#[test]
+fn channels_of_segments_are_rows_where_16_bytes_of_them_lie_together() {
+    for (problem, is_rows) in [
+        ("batchnorm x=64x256x56x56", true),
+        ("batchnorm x=64x256x56x56 dtype=bf16 param=bf16 act=relu", true),
+        ("batchnorm x=64x256x56x56 pass=backward", true),
+        // Segments of 196 and of 98 bytes.
+        ("batchnorm x=64x2048x7x7", false),
+        ("batchnorm x=64x2048x7x7 dtype=bf16", false),
+        // One weight for several channels, and channels side by side.
+        ("groupnorm x=64x256x14x14 groups=32", false),
+        ("batchnorm x=64x256x56x56 layout=nhwc", false),
+    ] {
+        let plan = plan(problem);
+        let in_segments = |kernel: &Kernel| kernel.family.contains("segments");
+        assert_eq!(plan.kernels().iter().any(in_segments), is_rows, "{plan}");
+        // Wherever tensors start.
+        assert!(!plan.misaligned_kernels().iter().any(in_segments), "{plan}");
+        plan.check().expect("a kernel");
+    }
+}
+
+#[test]
+fn ways_are_compared_by_their_estimates_and_each_can_be_had() {
+    for problem in [
+        "batchnorm x=64x256x28x28 dtype=bf16",
+        "batchnorm x=16x24x32x32 pass=backward",
+    ] {
+        let desc: NormDesc = problem.parse().expect("a problem");
+        let plans = GpuPlan::alternatives(&desc, &gpu("h200")).expect("a valid problem");
+        let estimates = plans.iter().map(|plan| {
+            let taken = plan
+                .candidates()
+                .iter()
+                .find(|c| c.declined.is_none())
+                .expect("one is taken");
+            assert_eq!(taken.name, plan.name());
+            taken.estimate.expect("an estimate")
+        });
+        assert!(estimates.is_sorted(), "{problem}");
+        for name in ["rows/block", "rows/blocks", "rows/chip", "tiles"] {
+            assert!(
+                plans.iter().any(|plan| plan.name().starts_with(name)),
+                "{problem}: {name}"
+            );
+        }
+        assert_eq!(plans[0].kernels(), plan(problem).kernels());
+        let (first, rest) = plans.split_first().expect("some");
+        assert!(rest.iter().all(|other| other.kernels() != first.kernels()), "{problem}");
+    }
+}
+
+#[test]
+fn columns_are_strips_where_the_gpu_is_new_enough_and_a_strip_is_worth_it() {
+    for (problem, is_strips) in [
+        ("batchnorm x=64x256x56x56 layout=nhwc dtype=bf16 act=relu", true),
+        ("batchnorm x=64x256x56x56 layout=nhwc pass=backward act=relu", true),
+        ("batchnorm x=64x256x56x56 layout=nhwc pass=backward residual=add", true),
+        // The residual decides the slope; the activation has no such kernel; given statistics; several columns a group.
+        (
+            "batchnorm x=64x256x56x56 layout=nhwc pass=backward act=relu residual=add",
+            false,
+        ),
+        ("batchnorm x=64x256x56x56 layout=nhwc act=gelu", false),
+        ("batchnorm x=64x256x56x56 layout=nhwc pass=eval", false),
+        ("groupnorm x=64x256x56x56 groups=32 layout=nhwc", false),
+        // Rows that are no multiple of 16 bytes.
+        ("batchnorm x=64x255x56x56 layout=nhwc", false),
+        // More than 2³⁰ elements.
+        ("batchnorm x=512x256x128x128 layout=nhwc dtype=bf16", false),
+    ] {
+        let plan = plan(problem);
+        assert_eq!(plan.name() == "tiles/strips", is_strips, "{plan}");
+        plan.check().expect("a kernel");
+    }
+    let desc: NormDesc = "batchnorm x=64x256x56x56 layout=nhwc".parse().expect("a problem");
+    let old = GpuPlan::new(&desc, &gpu("a100")).expect("a valid problem");
+    assert_eq!(old.name(), "tiles", "{old}");
+}
