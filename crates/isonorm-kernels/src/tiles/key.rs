@@ -25,7 +25,7 @@ pub struct Key {
     pub width: Width,
     /// The class of the activation.
     pub class: Class,
-    /// Accesses of a thread that are under way at once; or, of [`strips`](super::strips), that stay in registers.
+    /// Accesses of a thread that are under way at once; or, of [`strips`], that stay in registers.
     pub at_once: u32,
 }
 
