@@ -4,7 +4,7 @@ use core::num::NonZero;
 
 use isonorm_math::Real;
 
-use super::Pass;
+use super::{Args, Pass};
 use crate::rows::access::Data;
 use crate::rows::lanes::unrolled;
 use crate::rows::parameters::at_least_one;
@@ -100,23 +100,34 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     /// Saves what is known of the thread's group, as it has been kept.
     #[inline(always)]
     pub(super) unsafe fn save(&self, tile: Tile, slot: u32) {
-        let args = self.args;
         let group = tile.group + u64::from(simt::thread_index());
-        // SAFETY: this thread has kept it.
-        let [mean, variance, rstd] = [0, 1, 2].map(|k| unsafe { simt::shared_load(areas::own(slot, k)) });
-        for (place, number) in [(args.mean, mean), (args.rstd, rstd), (args.variance, variance)] {
-            if !place.is_null() {
-                // SAFETY: the caller's: a number for each group.
-                unsafe { f32::store(place.wrapping_add(group as usize), number) };
-            }
+        // SAFETY: this thread has kept it, and the caller's.
+        unsafe {
+            let known = [0, 1, 2].map(|k| simt::shared_load(areas::own(slot, k)));
+            save(self.args, group, known);
         }
-        if !args.running_mean.is_null() {
-            let how = (args.factor, args.affine.as_data);
+    }
+}
+
+/// Saves mean, variance and rstd of a group, and takes them into its running statistics.
+///
+/// # Safety
+///
+/// The pointers are as [`Args`] says; one thread a group.
+#[inline(always)]
+pub(in crate::tiles) unsafe fn save<T: Data>(args: &Args<T>, group: u64, [mean, variance, rstd]: [f32; 3]) {
+    for (place, number) in [(args.mean, mean), (args.rstd, rstd), (args.variance, variance)] {
+        if !place.is_null() {
             // SAFETY: the caller's: a number for each group.
-            unsafe {
-                blend::<T>(args.running_mean, group, mean.into(), how);
-                blend::<T>(args.running_variance, group, f64::from(variance) * args.unbias, how);
-            }
+            unsafe { f32::store(place.wrapping_add(group as usize), number) };
+        }
+    }
+    if !args.running_mean.is_null() {
+        let how = (args.factor, args.affine.as_data);
+        // SAFETY: the caller's: a number for each group.
+        unsafe {
+            blend::<T>(args.running_mean, group, mean.into(), how);
+            blend::<T>(args.running_variance, group, f64::from(variance) * args.unbias, how);
         }
     }
 }

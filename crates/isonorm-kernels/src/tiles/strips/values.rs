@@ -8,13 +8,12 @@ use super::{fold, head_bytes, parameter, slot, tell, wait};
 use crate::rows::access::Data;
 use crate::rows::epilogue::Epilogue;
 use crate::rows::lanes::{Lanes, unrolled};
-use crate::rows::running::blend;
 use crate::simt::{self, Shared, WARP};
 use crate::tiles::Spec;
 use crate::tiles::areas::SAMPLES;
 use crate::tiles::columns::Map;
 pub use crate::tiles::forward::Args;
-use crate::tiles::forward::statistics::{Measured, mean_of_sample, measure};
+use crate::tiles::forward::statistics::{Measured, mean_of_sample, measure, save};
 
 type Raw = [u32; 4];
 
@@ -326,27 +325,14 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     /// Saves what is known of the thread's column, as this thread has kept it.
     #[inline(always)]
     unsafe fn save(&self, strip: &Strip) {
-        let (args, walk, thread) = (self.args, &self.walk, simt::thread_index());
+        let (walk, thread) = (&self.walk, simt::thread_index());
         if walk.rank != 0 || !walk.has_column(strip) {
             return;
         }
-        let group = u64::from(strip.first + thread);
-        // SAFETY: this thread has kept it.
-        let [mean, variance, rstd] =
-            [0, 1, 2].map(|k| unsafe { simt::shared_load(SHIFTS.offset(k * MOST_COLUMNS + thread)) });
-        for (place, number) in [(args.mean, mean), (args.rstd, rstd), (args.variance, variance)] {
-            if !place.is_null() {
-                // SAFETY: the caller's: a number for each group.
-                unsafe { f32::store(place.wrapping_add(group as usize), number) };
-            }
-        }
-        if !args.running_mean.is_null() {
-            let how = (args.factor, args.affine.as_data);
-            // SAFETY: the caller's: a number for each group.
-            unsafe {
-                blend::<T>(args.running_mean, group, mean.into(), how);
-                blend::<T>(args.running_variance, group, f64::from(variance) * args.unbias, how);
-            }
+        // SAFETY: this thread has kept it, and the caller's.
+        unsafe {
+            let known = [0, 1, 2].map(|k| simt::shared_load(SHIFTS.offset(k * MOST_COLUMNS + thread)));
+            save(self.args, u64::from(strip.first + thread), known);
         }
     }
 }

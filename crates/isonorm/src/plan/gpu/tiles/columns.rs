@@ -106,9 +106,6 @@ fn choice(problem: &Problem<'_>, listed: &'static Listed, (bytes, share): (u32, 
         ..tiling
     };
     debug_assert_eq!(passing(&tiling, key.at_once), passes);
-    if blocks_per_sm(gpu, &problem.kernel(listed, &tiling, blocks)) == 0 {
-        return None;
-    }
     Some(Choice {
         listed,
         tiling,

@@ -1,6 +1,8 @@
 //! Plans for GPUs: pure, so tested without one.
 #![cfg(feature = "cuda")]
 
+mod channels;
+
 use std::sync::Arc;
 
 use isonorm::{Error, GpuPlan, GpuProperties, Kernel, NormDesc};

@@ -1,18 +1,8 @@
 //! Plans for GPUs where groups are not contiguous: tiles, strips of columns, and channels in segments.
-#![cfg(feature = "cuda")]
 
-use std::sync::Arc;
+use isonorm::{GpuPlan, Kernel, NormDesc};
 
-use isonorm::{GpuPlan, GpuProperties, Kernel, NormDesc};
-
-fn gpu(name: &str) -> Arc<GpuProperties> {
-    GpuProperties::known(name).expect("a known GPU").into()
-}
-
-fn plan(problem: &str) -> GpuPlan {
-    let desc: NormDesc = problem.parse().expect("a problem");
-    GpuPlan::new(&desc, &gpu("h200")).expect("a valid problem")
-}
+use super::{gpu, plan};
 
 #[test]
 fn tiles_fit_the_gpu() {
