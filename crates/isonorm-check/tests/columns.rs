@@ -61,10 +61,20 @@ fn check(passes: &[&str]) {
 
 #[test]
 fn every_plan_of_strips_is_right_forward() {
-    check(&["pass=train", "pass=train act=relu residual=add affine=none"]);
+    check(&[
+        "pass=train",
+        "pass=train residual=add affine=none",
+        "pass=train act=relu residual=add affine=none",
+        "pass=train act=relu residual=masked",
+    ]);
 }
 
 #[test]
 fn every_plan_of_strips_is_right_backward() {
-    check(&["pass=backward", "pass=backward act=relu", "pass=backward residual=add"]);
+    check(&[
+        "pass=backward",
+        "pass=backward act=relu",
+        "pass=backward residual=add",
+        "pass=backward act=relu residual=masked",
+    ]);
 }

@@ -10,7 +10,7 @@ use isonorm_check::oracle::{self, Index};
 use isonorm_check::runner::differences;
 use isonorm_check::tolerance::{self, Expected};
 use isonorm_check::{
-    BackwardInputs, Case, CpuEngine, CudaEngine, Engine, ForwardInputs, InterpreterEngine, Output, Outputs, suites,
+    BackwardInputs, Case, CpuEngine, CudaEngine, Engine, ForwardInputs, InterpreterEngine, Outputs, suites,
 };
 
 /// A case's inputs, made once for many engines.
@@ -119,12 +119,9 @@ fn layouts_agree_on(engine: &mut dyn Engine) {
         for expected in expected(&last) {
             let got = outputs.get(expected.output).expect("the same outputs");
             let values = got.to_f64();
-            let per_element = matches!(
-                expected.output,
-                Output::Y | Output::Stream | Output::Dx | Output::Dresidual
-            );
+            let elementwise = expected.output.is_elementwise();
             for i in 0..values.len() {
-                let v = values[if per_element { index.logical(i) } else { i }];
+                let v = values[if elementwise { index.logical(i) } else { i }];
                 let (low, high) = expected.interval(i, got.dtype());
                 assert!(
                     (low..=high).contains(&v),

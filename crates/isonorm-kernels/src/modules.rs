@@ -104,9 +104,12 @@ modules! {
     "tiles_backward_piecewise" of "f32" "f16" "bf16" for 80;
     "tiles_backward" of "f32" "f16" "bf16" for 80;
     "tiles_backward_elements" of "f32" "f16" "bf16" for 80;
+    "tiles_backward_masked" of "f32" "f16" "bf16" for 80;
     "tiles_forward_columns_piecewise" of "f32" "f16" "bf16" for 90;
+    "tiles_forward_columns_masked" of "f32" "f16" "bf16" for 90;
     "tiles_backward_columns_plain" of "f32" "f16" "bf16" for 90;
     "tiles_backward_columns_piecewise" of "f32" "f16" "bf16" for 90;
+    "tiles_backward_columns_masked" of "f32" "f16" "bf16" for 90;
 }
 
 /// A kernel that does nothing, named `nothing`: for questions to the driver about clusters.

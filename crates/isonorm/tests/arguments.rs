@@ -54,6 +54,38 @@ fn forward_refuses_what_does_not_fit() {
         "residual is missing",
         forward!("batchnorm x=2x3x4 residual=add", y => Forward::new(&x, y).weight(&w).bias(&w)),
     );
+    let masked = "batchnorm x=2x3x4 affine=none act=relu residual=masked";
+    let (mut mask, mut short) = (vec![0.0f32; 2], vec![0.0f32; 1]);
+    refused(
+        "mask is missing: the description's residual=masked writes one",
+        forward!(masked, y => Forward::new(&x, y).residual(&x)),
+    );
+    let error = refusal(masked, |d, p, ws| {
+        d.forward(
+            p,
+            Forward::new(&x, &mut vec![0.0f32; 24])
+                .residual(&x)
+                .save_mask(&mut short),
+            ws,
+        )
+    });
+    assert!(
+        error.contains("mask has 1 elements, expected 2 (x is 2x3x4)"),
+        "{error}"
+    );
+    let error = refusal("batchnorm x=2x3x4 affine=none act=relu residual=add", |d, p, ws| {
+        d.forward(
+            p,
+            Forward::new(&x, &mut vec![0.0f32; 24])
+                .residual(&x)
+                .save_mask(&mut mask),
+            ws,
+        )
+    });
+    assert!(
+        error.contains("mask was given but the description's residual is not masked"),
+        "{error}"
+    );
     let stream = "rmsnorm x=2x3x4 dims=2 affine=none residual=stream";
     refused(
         "residual and stream is missing: the description's residual=stream says so",
@@ -135,6 +167,14 @@ fn backward_refuses_what_does_not_fit() {
         d.backward(p, Backward::new(&x, &x, &mut out).weight(&w).saved(&s, &s), ws)
     });
     assert!(error.contains("mean was given but this op subtracts none"), "{error}");
+    let error = refusal(
+        "batchnorm x=2x3x4 act=relu residual=masked pass=backward",
+        |d, p, ws| d.backward(p, Backward::new(&x, &x, &mut out).weight(&w).saved(&w, &w), ws),
+    );
+    assert!(
+        error.contains("mask is missing: the forward pass wrote it for this"),
+        "{error}"
+    );
     let mut gradient = vec![POISON; 24];
     let error = refusal("layernorm x=8x3 pass=backward", |d, p, ws| {
         d.backward(
@@ -248,7 +288,10 @@ fn a_residual_stream_is_for_rows_and_may_overwrite_the_residual() {
         );
     }
     let said = refused("rmsnorm x=4 residual=later");
-    assert!(said.contains("residual=later; expected add, stream or none"), "{said}");
+    assert!(
+        said.contains("residual=later; expected add, masked, stream or none"),
+        "{said}"
+    );
 
     // y over x and the stream over the residual: what was apart before.
     let device = Device::cpu();

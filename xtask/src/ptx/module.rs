@@ -86,7 +86,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 61] = [
+const FAMILIES: [&str; 64] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -145,9 +145,12 @@ const FAMILIES: [&str; 61] = [
     "tiles_backward_piecewise",
     "tiles_backward",
     "tiles_backward_elements",
+    "tiles_backward_masked",
     "tiles_forward_columns_piecewise",
+    "tiles_forward_columns_masked",
     "tiles_backward_columns_plain",
     "tiles_backward_columns_piecewise",
+    "tiles_backward_columns_masked",
 ];
 
 /// As `Key::max_threads` has it: what a kernel holds and does leaves room for so many.

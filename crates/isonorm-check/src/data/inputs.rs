@@ -3,7 +3,7 @@
 use isonorm::{DType, Pass, Residual, TensorData};
 use rand::RngExt;
 
-use super::{Data, Role, exact, normals, random, range, signed, x};
+use super::{Data, Role, exact, mask, normals, random, range, signed, x};
 use crate::Case;
 use crate::engine::{BackwardInputs, ForwardInputs, Running};
 use crate::oracle::{Index, statistics};
@@ -65,6 +65,13 @@ impl Maker<'_> {
     fn residual(&self) -> Option<TensorData> {
         let has = self.case.desc.get_residual() != Residual::None;
         has.then(|| self.like_x(Role::Residual))
+    }
+
+    /// Any bits.
+    fn mask(&self) -> Option<TensorData> {
+        let desc = &self.case.desc;
+        let mut rng = random(self.case.seed, Role::Mask);
+        desc.has_mask().then(|| mask::from_bits(desc, |_| rng.random_bool(0.5)))
     }
 
     /// Statistics that the data could have had.
@@ -135,7 +142,8 @@ pub fn backward_inputs(case: &Case) -> BackwardInputs {
         dy: maker.like_x(Role::Dy),
         weight: maker.weight(),
         bias: maker.bias(),
-        residual: maker.residual().filter(|_| !desc.has_stream()),
+        residual: maker.residual().filter(|_| desc.get_residual() == Residual::Add),
+        mask: maker.mask(),
         dstream: desc.has_stream().then(|| maker.like_x(Role::Dstream)),
         mean: has_mean.then(|| saved(case.mean_dtype(), &|g| statistics[g].mean)),
         rstd: saves.then(|| saved(desc.get_statistics_dtype(), &|g| statistics[g].rstd)),

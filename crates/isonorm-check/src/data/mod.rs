@@ -2,6 +2,7 @@
 
 mod exact;
 mod inputs;
+pub mod mask;
 
 use std::fmt;
 use std::str::FromStr;
@@ -151,6 +152,7 @@ enum Role {
     RunningVar,
     Dy,
     Dstream,
+    Mask,
 }
 
 fn random(seed: u64, role: Role) -> Xoshiro256PlusPlus {

@@ -61,6 +61,8 @@ pub struct BackwardInputs {
     pub bias: Option<TensorData>,
     /// The residual, where there is one.
     pub residual: Option<TensorData>,
+    /// The mask of a ReLU, where there is one: a bit for each element.
+    pub mask: Option<TensorData>,
     /// The gradient that the residual stream has besides, where there is one.
     pub dstream: Option<TensorData>,
     /// Running statistics, where the forward pass used them.
@@ -79,6 +81,7 @@ pub struct BackwardInputs {
 #[expect(missing_docs, reason = "the names of the field")]
 pub enum Output {
     Y,
+    Mask,
     Stream,
     Mean,
     Rstd,
@@ -95,6 +98,7 @@ impl Output {
     pub const fn name(self) -> &'static str {
         match self {
             Output::Y => "y",
+            Output::Mask => "mask",
             Output::Stream => "stream",
             Output::Mean => "mean",
             Output::Rstd => "rstd",
@@ -107,6 +111,14 @@ impl Output {
         }
     }
 
+    /// Whether it has a value for each element of the input, not for each group, channel or parameter.
+    pub const fn is_elementwise(self) -> bool {
+        matches!(
+            self,
+            Output::Y | Output::Mask | Output::Stream | Output::Dx | Output::Dresidual
+        )
+    }
+
     /// The outputs that this description has.
     pub fn of(desc: &NormDesc) -> Vec<Output> {
         let (norm, affine) = (desc.get_norm(), desc.get_affine());
@@ -115,6 +127,7 @@ impl Output {
         let backward = desc.get_pass().is_backward();
         [
             (Output::Y, !backward),
+            (Output::Mask, !backward && desc.has_mask()),
             (Output::Stream, !backward && desc.has_stream()),
             (Output::Mean, train && norm.is_centred()),
             (Output::Rstd, train),
@@ -162,7 +175,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What a pass wrote.
+/// What a pass wrote. Of a mask 1 for each element that has a bit, and 0 for others, in the data's type.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs {
     /// Every output, whole.

@@ -3,6 +3,7 @@
 use isonorm::{BackwardArguments, DType, Error, ForwardArguments, Geometry, NormDesc, Result, TensorData};
 
 use super::{BackwardInputs, Fault, ForwardInputs, Guarded, Output, Outputs, Running, Start, guard::same_bits};
+use crate::data::mask;
 use crate::{Case, Data};
 
 /// The kernels of a GPU square in `f32`: distances from 2⁶⁴ on overflow, and rstd is 0.
@@ -128,12 +129,17 @@ macro_rules! given {
 fn outputs<'d, M: Memory>(
     written: Vec<(Output, &mut Tensor<'d, M>)>,
     read: Vec<&mut Tensor<'d, M>>,
+    elements: usize,
 ) -> Result<Outputs> {
     let mut outputs = Outputs::default();
     for (output, tensor) in written {
         M::fetch(&tensor.held, &mut tensor.guarded)?;
         outputs.faults.extend(tensor.fault());
-        outputs.tensors.push((output, tensor.guarded.contents()));
+        let contents = tensor.guarded.contents();
+        outputs.tensors.push(match output {
+            Output::Mask => (output, mask::to_numbers(&contents, elements)),
+            _ => (output, contents),
+        });
     }
     for tensor in read {
         M::fetch(&tensor.held, &mut tensor.guarded)?;
@@ -165,6 +171,7 @@ pub(super) fn forward<M: Memory>(
     let mut residual = make.optional("residual", &inputs.residual)?;
     // In place the stream overwrites the residual as well.
     let residual_data = inputs.residual.as_ref().filter(|_| desc.has_stream() && in_place);
+    let mut mask = make.output(Output::Mask, desc.get_dtype(), desc.mask_elements())?;
     let mut stream = match residual_data {
         Some(residual) => make.given("residual", residual, true)?,
         None => make.output(Output::Stream, desc.get_dtype(), inputs.x.len())?,
@@ -187,6 +194,9 @@ pub(super) fn forward<M: Memory>(
         Some(residual) => arguments.stream(residual.read(), stream.write()),
         None => arguments,
     };
+    if desc.has_mask() {
+        arguments = arguments.save_mask(mask.write());
+    }
     if let Some([mean, var]) = &mut running {
         arguments = if updates {
             arguments.update_running(mean.write(), var.write(), inputs.factor)
@@ -209,6 +219,9 @@ pub(super) fn forward<M: Memory>(
         written.push((Output::Y, &mut y));
         read.push(&mut x);
     }
+    if desc.has_mask() {
+        written.push((Output::Mask, &mut mask));
+    }
     if desc.has_stream() {
         written.push((Output::Stream, &mut stream));
     }
@@ -221,7 +234,7 @@ pub(super) fn forward<M: Memory>(
     }
     written.extend(mean.as_mut().map(|m| (Output::Mean, m)));
     written.extend(rstd.as_mut().map(|r| (Output::Rstd, r)));
-    outputs(written, read)
+    outputs(written, read, inputs.x.len())
 }
 
 /// A backward pass: `run` is the engine's.
@@ -241,6 +254,7 @@ pub(super) fn backward<M: Memory>(
     let mut weight = make.optional("weight", &inputs.weight)?;
     let mut bias = make.optional("bias", &inputs.bias)?;
     let mut residual = make.optional("residual", &inputs.residual)?;
+    let mut mask = make.optional("mask", &inputs.mask)?;
     let mut dstream = make.optional("dstream", &inputs.dstream)?;
     let mut running = make.running(&inputs.running, false)?;
     let mut mean = make.optional("mean", &inputs.mean)?;
@@ -258,7 +272,7 @@ pub(super) fn backward<M: Memory>(
         (false, false) => Backward::<M>::new(x.read(), dy.read(), dx.write()),
     };
     given!(arguments, weight: weight.as_ref().map(Tensor::read), bias: bias.as_ref().map(Tensor::read),
-        residual: residual.as_ref().map(Tensor::read), dstream: dstream.as_ref().map(Tensor::read), dweight: dweight.as_mut().map(Tensor::write),
+        residual: residual.as_ref().map(Tensor::read), mask: mask.as_ref().map(Tensor::read), dstream: dstream.as_ref().map(Tensor::read), dweight: dweight.as_mut().map(Tensor::write),
         dbias: dbias.as_mut().map(Tensor::write));
     if let Some([mean, var]) = &running {
         arguments = arguments.running(mean.read(), var.read());
@@ -277,6 +291,7 @@ pub(super) fn backward<M: Memory>(
         &mut weight,
         &mut bias,
         &mut residual,
+        &mut mask,
         &mut dstream,
         &mut mean,
         &mut rstd,
@@ -298,5 +313,5 @@ pub(super) fn backward<M: Memory>(
     if desc.has_residual() {
         written.push((Output::Dresidual, &mut dresidual));
     }
-    outputs(written, read)
+    outputs(written, read, inputs.x.len())
 }

@@ -74,7 +74,7 @@ fn coordinates(desc: &NormDesc, output: Output, index: &Index, i: usize) -> Vec<
         Output::Mean | Output::Rstd => name("group"),
         Output::RunningMean | Output::RunningVar => name("c"),
         Output::Dweight | Output::Dbias => name("parameter"),
-        Output::Y | Output::Stream | Output::Dx | Output::Dresidual => {
+        Output::Y | Output::Mask | Output::Stream | Output::Dx | Output::Dresidual => {
             let at = index.coordinates(i);
             let rank = at.len();
             let name = |d: usize| match (desc.get_norm().has_channels(), d) {

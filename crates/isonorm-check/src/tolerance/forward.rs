@@ -1,5 +1,7 @@
 //! Tolerances of a forward pass.
 
+use isonorm::TensorData;
+
 use super::arithmetic::{Arithmetic, StatisticsError};
 use super::{Expected, activation};
 use crate::Case;
@@ -22,6 +24,9 @@ pub fn forward(case: &Case, inputs: &ForwardInputs, truth: &Forward) -> Vec<Expe
         })
         .collect();
     let mut expected = vec![y(case, &a, truth, &errors)];
+    if desc.has_mask() {
+        expected.push(mask(case, &expected[0]));
+    }
     expected.extend(truth.stream.as_ref().map(|stream| Expected {
         output: Output::Stream,
         slack: vec![0.0; stream.len()],
@@ -51,6 +56,24 @@ fn y(case: &Case, a: &Arithmetic, truth: &Forward, errors: &[StatisticsError]) -
         output: Output::Y,
         values: truth.y.clone(),
         slack,
+    }
+}
+
+/// Whether y is not 0, where its tolerance leaves no doubt.
+fn mask(case: &Case, y: &Expected) -> Expected {
+    let bit = |y: &f64| if *y == 0.0 { 0.0 } else { 1.0 };
+    let stored = |y: f64| TensorData::from_f64(case.desc.get_dtype(), &[y.max(0.0)]).to_f64()[0];
+    let doubt = |(y, slack): (&f64, &f64)| bit(&stored(y - slack)) != bit(&stored(y + slack));
+    Expected {
+        output: Output::Mask,
+        values: y.values.iter().map(bit).collect(),
+        slack: y
+            .values
+            .iter()
+            .zip(&y.slack)
+            .map(doubt)
+            .map(|doubt| f64::from(u8::from(doubt)))
+            .collect(),
     }
 }
 

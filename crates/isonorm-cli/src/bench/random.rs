@@ -16,9 +16,12 @@ pub(super) fn inputs(desc: &NormDesc, elements: usize, parameters: usize, device
     let mut tensor = |wanted: bool| wanted.then(|| normal(&mut rng, desc.get_dtype(), elements, 0.0, 1.0));
     let backward = desc.get_pass().is_backward();
     let (x, dy) = (tensor(true), tensor(backward));
-    let residual = tensor(desc.has_residual() || desc.has_stream() && !backward);
+    // Of a masked one the forward pass reads the residual, and the backward pass the mask: any bytes.
+    let residual = tensor(!(backward && desc.has_mask()) && desc.has_residual() || desc.has_stream() && !backward);
     let dstream = tensor(desc.has_stream() && backward);
     let x = x.unwrap_or_else(|| TensorData::zeros(desc.get_dtype(), elements));
+    let mask =
+        (backward && desc.has_mask()).then(|| normal(&mut rng, desc.get_dtype(), desc.mask_elements(), 0.0, 1.0));
     let mut parameter =
         |wanted: bool, mean: f64| wanted.then(|| normal(&mut rng, desc.get_param_dtype(), parameters, mean, 0.1));
     // What PyTorch keeps by default: running statistics for BatchNorm's training, none for InstanceNorm's.
@@ -32,6 +35,7 @@ pub(super) fn inputs(desc: &NormDesc, elements: usize, parameters: usize, device
         x,
         dy,
         residual,
+        mask,
         dstream,
         weight: parameter(affine.has_weight(), 1.0),
         bias: parameter(affine.has_bias(), 0.0),

@@ -18,6 +18,8 @@ pub(crate) struct Inputs<T = TensorData> {
     pub(crate) weight: Option<T>,
     pub(crate) bias: Option<T>,
     pub(crate) residual: Option<T>,
+    /// The mask of a ReLU; only a backward pass has it.
+    pub(crate) mask: Option<T>,
     /// The gradient of a residual stream; only a backward pass has it.
     pub(crate) dstream: Option<T>,
     /// Running mean and variance.
@@ -35,6 +37,7 @@ impl Inputs {
             weight: None,
             bias: None,
             residual: None,
+            mask: None,
             dstream: None,
             running: None,
             saved: [None, None],
@@ -54,6 +57,8 @@ pub(crate) struct Save {
 pub(crate) struct Outputs<T = TensorData> {
     /// `y`, or `dx`.
     pub(crate) main: T,
+    /// The mask of a ReLU.
+    pub(crate) mask: Option<T>,
     /// The residual stream.
     pub(crate) stream: Option<T>,
     pub(crate) running: Option<[T; 2]>,
@@ -77,6 +82,7 @@ impl<T> Inputs<T> {
             weight: self.weight.as_ref(),
             bias: self.bias.as_ref(),
             residual: self.residual.as_ref(),
+            mask: self.mask.as_ref(),
             dstream: self.dstream.as_ref(),
             running: self.running.as_ref().map(<[T; 2]>::each_ref),
             saved: self.saved.each_ref().map(Option::as_ref),
@@ -92,6 +98,7 @@ impl<T> Inputs<T> {
             weight: self.weight.map(&change).transpose()?,
             bias: self.bias.map(&change).transpose()?,
             residual: self.residual.map(&change).transpose()?,
+            mask: self.mask.map(&change).transpose()?,
             dstream: self.dstream.map(&change).transpose()?,
             running: both(self.running, &change)?,
             saved: [mean.map(&change).transpose()?, rstd.map(&change).transpose()?],
@@ -105,6 +112,7 @@ impl<T> Outputs<T> {
         let [mean, rstd] = self.saved;
         Ok(Outputs {
             main: change(self.main)?,
+            mask: self.mask.map(&change).transpose()?,
             stream: self.stream.map(&change).transpose()?,
             running: both(self.running, &change)?,
             saved: [mean.map(&change).transpose()?, rstd.map(&change).transpose()?],
@@ -129,6 +137,7 @@ impl Outputs<Blank> {
         let updates = updates_running && desc.get_pass() == Pass::Train;
         Outputs {
             main: tensor,
+            mask: (!backward && desc.has_mask()).then_some((desc.get_dtype(), desc.mask_elements())),
             stream: (!backward && desc.has_stream()).then_some(tensor),
             running: updates.then_some([(desc.get_param_dtype(), g.channels); 2]),
             saved: [statistic(save.mean), statistic(save.mean || save.rstd)],
@@ -165,6 +174,9 @@ where
         (Some(residual), None) => call.residual(residual),
         (None, _) => call,
     };
+    if let Some(mask) = &mut outputs.mask {
+        call = call.save_mask(mask);
+    }
     call = match (&mut outputs.running, &inputs.running) {
         (Some([mean, var]), _) => call.update_running(mean, var, momentum),
         (None, Some([mean, var])) => call.running(mean, var),
@@ -196,6 +208,9 @@ where
     }
     if let Some(residual) = &inputs.residual {
         call = call.residual(residual);
+    }
+    if let Some(mask) = &inputs.mask {
+        call = call.mask(mask);
     }
     if let Some(dstream) = &inputs.dstream {
         call = call.dstream(dstream);

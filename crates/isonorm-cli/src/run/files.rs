@@ -120,6 +120,7 @@ impl<'a> Files<'a> {
             weight: data(self.weight),
             bias: data(self.bias),
             residual: data(self.residual),
+            mask: None,
             dstream: data(self.dstream),
             running: data(self.running_mean).zip(data(self.running_var)).map(<[_; 2]>::from),
             saved,

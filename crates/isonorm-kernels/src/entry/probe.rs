@@ -46,6 +46,8 @@ pub unsafe extern "ptx-kernel" fn simt_alone(from: *const u32, to: *mut u32) {
         simt::store_128_once(to, simt::load_128_again(from));
         simt::store_32(to, simt::shared_load(place.offset(8)));
         simt::store_16(to.cast(), simt::load_16(from.cast()) + simt::load_16_keep(from.cast()));
+        simt::store_8(to.cast(), simt::load_8(from.cast()));
+        simt::store_8_again(to.cast(), simt::load_8_again(from.cast()));
     }
 }
 

@@ -3,142 +3,11 @@
 //! What was loaded is held as it came (`Raw`), and turned into numbers wherever it is used: 16-bit data takes half the
 //! registers.
 
-use isonorm_math::{Bf16, Element, F16};
-
+pub use super::data::Data;
 use super::lanes::Lanes;
 use super::parameters::at_least_one;
 use super::segments::Segments;
-use crate::simt::{self, Shared, WARP, Word};
-
-/// An element type that kernels read and write: `f32`, [`F16`], [`Bf16`].
-pub trait Data: Element<Acc = f32> + Word {
-    /// As many numbers as 16 bytes hold.
-    type Lanes: Lanes;
-
-    /// The numbers in 16 bytes.
-    fn unpack(words: [u32; 4]) -> Self::Lanes;
-
-    /// Numbers rounded to 16 bytes.
-    fn pack(numbers: Self::Lanes) -> [u32; 4];
-
-    /// One element, read once.
-    ///
-    /// # Safety
-    ///
-    /// `place` may be read.
-    unsafe fn load(place: *const Self) -> Self;
-
-    /// One element that other threads read too and nothing writes during the kernel.
-    ///
-    /// # Safety
-    ///
-    /// `place` may be read.
-    unsafe fn load_keep(place: *const Self) -> Self;
-
-    /// Writes one element.
-    ///
-    /// # Safety
-    ///
-    /// `place` may be written.
-    unsafe fn store(place: *mut Self, value: Self);
-}
-
-impl Data for f32 {
-    type Lanes = [f32; 4];
-
-    #[inline(always)]
-    fn unpack(words: [u32; 4]) -> [f32; 4] {
-        let [a, b, c, d] = words;
-        [
-            f32::from_bits(a),
-            f32::from_bits(b),
-            f32::from_bits(c),
-            f32::from_bits(d),
-        ]
-    }
-
-    #[inline(always)]
-    fn pack([a, b, c, d]: [f32; 4]) -> [u32; 4] {
-        [a.to_bits(), b.to_bits(), c.to_bits(), d.to_bits()]
-    }
-
-    #[inline(always)]
-    unsafe fn load(place: *const f32) -> f32 {
-        // SAFETY: the caller's.
-        f32::from_bits(unsafe { simt::load_32(place.cast()) })
-    }
-
-    #[inline(always)]
-    unsafe fn load_keep(place: *const f32) -> f32 {
-        // SAFETY: the caller's.
-        f32::from_bits(unsafe { simt::load_32_keep(place.cast()) })
-    }
-
-    #[inline(always)]
-    unsafe fn store(place: *mut f32, value: f32) {
-        // SAFETY: the caller's.
-        unsafe { simt::store_32(place.cast(), value.to_bits()) };
-    }
-}
-
-macro_rules! data_16 {
-    ($type:ident) => {
-        impl Word for $type {
-            #[inline(always)]
-            fn to_word(self) -> u32 {
-                self.0.into()
-            }
-
-            #[inline(always)]
-            fn from_word(bits: u32) -> Self {
-                $type(bits as u16)
-            }
-        }
-
-        impl Data for $type {
-            type Lanes = [f32; 8];
-
-            #[inline(always)]
-            fn unpack(words: [u32; 4]) -> [f32; 8] {
-                let numbers = |word: u32| {
-                    // Unpacked again each time: numbers that were kept would take twice the registers of the words.
-                    let word = simt::opaque(word);
-                    ($type(word as u16).to_acc(), $type((word >> 16) as u16).to_acc())
-                };
-                let [(a, b), (c, d)] = [numbers(words[0]), numbers(words[1])];
-                let [(e, f), (g, h)] = [numbers(words[2]), numbers(words[3])];
-                [a, b, c, d, e, f, g, h]
-            }
-
-            #[inline(always)]
-            fn pack([a, b, c, d, e, f, g, h]: [f32; 8]) -> [u32; 4] {
-                let word = $type::pair_from_f32;
-                [word(a, b), word(c, d), word(e, f), word(g, h)]
-            }
-
-            #[inline(always)]
-            unsafe fn load(place: *const $type) -> $type {
-                // SAFETY: the caller's.
-                $type(unsafe { simt::load_16(place.cast()) })
-            }
-
-            #[inline(always)]
-            unsafe fn load_keep(place: *const $type) -> $type {
-                // SAFETY: the caller's.
-                $type(unsafe { simt::load_16_keep(place.cast()) })
-            }
-
-            #[inline(always)]
-            unsafe fn store(place: *mut $type, value: $type) {
-                // SAFETY: the caller's.
-                unsafe { simt::store_16(place.cast(), value.0) };
-            }
-        }
-    };
-}
-
-data_16!(F16);
-data_16!(Bf16);
+use crate::simt::{self, Shared, WARP};
 
 /// The width of a thread's accesses, as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -216,6 +85,12 @@ pub trait Access {
 
     /// The numbers, rounded to the type.
     fn pack<T: Data>(numbers: Self::Numbers<T>) -> Self::Raw<T>;
+
+    /// As [`Data::positive`].
+    fn positive<T: Data>(raw: Self::Raw<T>) -> u32;
+
+    /// As [`Data::masked`].
+    fn masked<T: Data>(raw: Self::Raw<T>, bits: u32) -> Self::Raw<T>;
 }
 
 /// 16 bytes at a time: rows start on 16 bytes, and are a multiple of 16 bytes long. If `SPARSE`, any of a thread's accesses may lie beyond
@@ -284,6 +159,16 @@ impl<const SPARSE: bool> Access for Vectors<SPARSE> {
     fn pack<T: Data>(numbers: T::Lanes) -> [u32; 4] {
         T::pack(numbers)
     }
+
+    #[inline(always)]
+    fn positive<T: Data>(raw: [u32; 4]) -> u32 {
+        T::positive(raw)
+    }
+
+    #[inline(always)]
+    fn masked<T: Data>(raw: [u32; 4], bits: u32) -> [u32; 4] {
+        T::masked(raw, bits)
+    }
 }
 
 impl Access for Elements {
@@ -344,6 +229,16 @@ impl Access for Elements {
     #[inline(always)]
     fn pack<T: Data>(numbers: [f32; 1]) -> T {
         T::from_acc(numbers[0])
+    }
+
+    #[inline(always)]
+    fn positive<T: Data>(raw: T) -> u32 {
+        u32::from(raw.to_word() != 0)
+    }
+
+    #[inline(always)]
+    fn masked<T: Data>(raw: T, bits: u32) -> T {
+        if bits == 0 { T::default() } else { raw }
     }
 }
 

@@ -28,6 +28,9 @@ pub enum Class {
     Piecewise,
     /// All of them.
     Any,
+    /// ReLU, behind a residual. The forward pass may leave its mask, a bit for each element; the backward pass reads that, and neither the
+    /// residual nor the bias again. Only [`tiles`](crate::tiles) have such kernels.
+    Masked,
 }
 
 /// The numbers of activations.
@@ -47,8 +50,9 @@ impl Class {
     /// Whether its kernels have this activation.
     pub fn has(self, activation: Activation) -> bool {
         match activation {
-            Activation::Identity => true,
-            Activation::Relu | Activation::LeakyRelu { .. } => self != Class::Plain,
+            Activation::Identity => self != Class::Masked,
+            Activation::Relu => self != Class::Plain,
+            Activation::LeakyRelu { .. } => matches!(self, Class::Piecewise | Class::Any),
             _ => self == Class::Any,
         }
     }
@@ -56,7 +60,7 @@ impl Class {
     /// Tensors that the backward pass reads: x and dy, and where z is needed perhaps a residual.
     pub(crate) const fn tensors(self) -> u32 {
         match self {
-            Class::Plain => 2,
+            Class::Plain | Class::Masked => 2,
             Class::Piecewise | Class::Any => 3,
         }
     }
@@ -110,6 +114,9 @@ pub struct Piecewise;
 
 /// All activations.
 pub struct Any;
+
+/// ReLU behind a residual; see [`Class::Masked`].
+pub struct Masked;
 
 impl Told {
     #[inline(always)]
@@ -231,5 +238,21 @@ impl Epilogue for Any {
             return Piecewise::derivative(z, told);
         }
         smooth::<true, L, V>(z, told)
+    }
+}
+
+impl Epilogue for Masked {
+    const CLASS: Class = Class::Masked;
+    const LARGE: bool = false;
+    type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 16>;
+
+    #[inline(always)]
+    fn apply<L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
+        each(z, |z| z.map(|z| Relu.apply(z)))
+    }
+
+    #[inline(always)]
+    fn derivative<L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
+        each(z, |z| z.map(|z| Relu.derivative(z)))
     }
 }

@@ -265,6 +265,7 @@ impl Key {
             (Class::Piecewise, _) => "_piecewise",
             (Class::Any, _) if self.width == Width::Element || self.is_long() || self.pass == Pass::Backward => "",
             (Class::Any, _) => "_any",
+            (Class::Masked, _) => "_masked",
         };
         name
     }

@@ -21,7 +21,7 @@ pub(crate) fn unrolled<const V: usize>(mut body: impl FnMut(usize)) {
 
 /// The array with its first element moved to the end.
 #[inline(always)]
-pub(super) fn rotated<N: Copy, const V: usize>(array: [N; V]) -> [N; V] {
+pub(crate) fn rotated<N: Copy, const V: usize>(array: [N; V]) -> [N; V] {
     let mut next = array;
     unrolled::<V>(|v| next[v] = array[if v + 1 < V { v + 1 } else { 0 }]);
     next

@@ -10,6 +10,7 @@
 //! | [`two_sweeps`] | the backward pass over rows that registers do not hold, or whose runs of columns share parameters |
 //! | [`team`] | who owns a row, and holds it |
 //! | [`spread`] | how a long row is spread over blocks |
+//! | `data` | element types |
 //! | [`access`] | how a thread reaches its part of a row |
 //! | [`statistics`] | from a row to what it is normalized with |
 //! | `ring` | rows that come ahead, in shared memory |
@@ -22,6 +23,7 @@
 
 pub mod access;
 pub mod backward;
+mod data;
 pub mod epilogue;
 pub mod forward;
 pub mod gather;
@@ -41,4 +43,4 @@ mod sums;
 pub mod team;
 pub mod two_sweeps;
 
-pub use access::Data;
+pub use data::Data;

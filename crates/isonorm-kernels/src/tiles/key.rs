@@ -11,7 +11,7 @@ use super::{
 };
 use crate::rows::Data;
 use crate::rows::access::{Access, Elements, Vectors, Width};
-use crate::rows::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
+use crate::rows::epilogue::{Any, Class, Epilogue, Masked, Piecewise, Plain};
 pub use crate::rows::key::Pass;
 
 /// What a kernel is specialised on, besides the element type.
@@ -127,6 +127,7 @@ impl Key {
             (_, Class::Plain) => "_plain",
             (_, Class::Piecewise) => "_piecewise",
             (_, Class::Any) => "",
+            (_, Class::Masked) => "_masked",
         };
         format!("{pass}{kind}{class}")
     }

@@ -38,6 +38,9 @@ macro_rules! forward_kernels {
             "tiles_forward_columns_piecewise" by values {
                 columns: Vectors, Piecewise, Columns, 6;
             }
+            "tiles_forward_columns_masked" by values {
+                columns: Vectors, Masked, Columns, 4;
+            }
         }
     };
 }
@@ -73,11 +76,19 @@ macro_rules! backward_kernels {
                 by_row: Elements, Any, ByRow, 1;
                 wide: Elements, Any, Wide, 1;
             }
+            "tiles_backward_masked" by backward {
+                group: Vectors, Masked, Group, 2;
+                groups: Vectors, Masked, Groups, 2;
+                given: Vectors, Masked, Given, 2;
+            }
             "tiles_backward_columns_plain" by gradients {
                 columns: Vectors, Plain, Columns, 3;
             }
             "tiles_backward_columns_piecewise" by gradients {
                 columns: Vectors, Piecewise, Columns, 1;
+            }
+            "tiles_backward_columns_masked" by gradients {
+                columns: Vectors, Masked, Columns, 3;
             }
         }
     };

@@ -5,6 +5,7 @@ use isonorm_math::{Bf16, Element, F16};
 use super::columns::{self, ColumnsBackward, ColumnsForward};
 use super::crew::Crew;
 use super::elementwise::{BackwardElements, ForwardElements, ResidualStream};
+use super::mask::{self, Mask};
 use super::memory::{Dest, Numbers, Scratch, Source};
 use super::parameters::{GradientSums, Parameters};
 use super::rows::{self, RowsBackward, RowsForward};
@@ -78,6 +79,7 @@ impl ForElement for ForwardWork<'_> {
             weight,
             bias,
             residual,
+            mask,
             stream,
             running,
             saved_mean,
@@ -154,6 +156,9 @@ impl ForElement for ForwardWork<'_> {
             }
         }
         outcome.finish();
+        if let Some(mask) = mask {
+            mask::write(y.as_source(), geometry.elements(), mask, &crew);
+        }
     }
 }
 
@@ -181,6 +186,7 @@ impl ForElement for BackwardWork<'_> {
             weight,
             bias,
             residual,
+            mask,
             dstream,
             running,
             mean,
@@ -209,7 +215,8 @@ impl ForElement for BackwardWork<'_> {
             desc.get_activation(),
             (streams(plan), lookahead(plan)),
             crew.vectors,
-        );
+        )
+        .masked(mask.map(Mask::new));
         let parameters = Parameters::new(geometry, weight, bias, (scratch, regions.parameters));
         let centred = desc.get_norm().is_centred();
         let (parts, staging) = (regions.parts, regions.staging);

@@ -235,6 +235,62 @@ impl<'a> Numbers<'a> {
     }
 }
 
+/// Bytes, whatever type of elements the view has: all of them are written, or read, as bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Bytes<'a> {
+    ptr: *mut u8,
+    len: usize,
+    lifetime: PhantomData<&'a mut [u8]>,
+}
+
+// SAFETY: tasks write disjoint bytes.
+unsafe impl Send for Bytes<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Bytes<'_> {}
+
+impl<'a> Bytes<'a> {
+    /// Bytes that are only read.
+    pub(super) fn read_only(view: View<'a>) -> Bytes<'a> {
+        Bytes {
+            ptr: view.as_ptr().cast_mut(),
+            len: view.len() * view.dtype().bytes(),
+            lifetime: PhantomData,
+        }
+    }
+
+    /// Bytes that are read and written.
+    pub(super) fn new(view: ViewMut<'a>) -> Bytes<'a> {
+        Bytes {
+            ptr: view.as_ptr(),
+            len: view.len() * view.dtype().bytes(),
+            lifetime: PhantomData,
+        }
+    }
+
+    /// Bytes `start..start + len`.
+    #[inline(always)]
+    pub(super) fn slice(&self, start: usize, len: usize) -> &[u8] {
+        assert!(start <= self.len && len <= self.len - start);
+        // SAFETY: in bounds (just checked) of initialized elements without padding, which live for 'a; nobody writes what is only read.
+        unsafe { std::slice::from_raw_parts(self.ptr.add(start), len) }
+    }
+
+    /// Bytes `start..start + len`.
+    ///
+    /// # Safety
+    /// They were made by [`Bytes::new`], no other task touches these, and this task holds no other borrow of them.
+    #[inline(always)]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "tasks share the destination and write disjoint bytes"
+    )]
+    pub(super) unsafe fn slice_mut(&self, start: usize, len: usize) -> &mut [u8] {
+        assert!(start <= self.len && len <= self.len - start);
+        // SAFETY: in bounds (just checked), alive for 'a, and exclusive by this function's contract; any byte is part of an element.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start), len) }
+    }
+}
+
 /// The workspace, handed out by regions of the plan.
 #[derive(Clone, Copy)]
 pub(super) struct Scratch<'a> {

@@ -7,6 +7,7 @@ mod engine;
 mod isa;
 mod lanes;
 mod lookahead;
+mod mask;
 mod memory;
 mod parameters;
 mod round;

@@ -188,6 +188,7 @@ fn forward_buffers<'a>(arguments: Forward<'a>, workspace: &'a mut Workspace) -> 
     read(&mut buffers, "weight", arguments.weight);
     read(&mut buffers, "bias", arguments.bias);
     read(&mut buffers, "residual", arguments.residual);
+    write(&mut buffers, "mask", arguments.mask);
     if let Some(stream) = arguments.stream {
         through(&mut buffers, ["residual", "stream"], stream);
     }
@@ -206,6 +207,7 @@ fn backward_buffers<'a>(arguments: Backward<'a>, workspace: &'a mut Workspace) -
     read(&mut buffers, "weight", arguments.weight);
     read(&mut buffers, "bias", arguments.bias);
     read(&mut buffers, "residual", arguments.residual);
+    read(&mut buffers, "mask", arguments.mask);
     read(&mut buffers, "dstream", arguments.dstream);
     statistics(&mut buffers, arguments.running);
     read(&mut buffers, "mean", arguments.mean);

@@ -1,6 +1,6 @@
 //! What can be wrong with a description by itself, before there is any memory.
 
-use super::{DType, Layout, Norm, NormDesc, Over, Pass};
+use super::{DType, Layout, MASK_SHARE, Norm, NormDesc, Over, Pass};
 use crate::{Activation, Error, Result};
 
 impl NormDesc {
@@ -49,11 +49,22 @@ impl NormDesc {
         if self.has_stream() && !matches!(self.norm, Norm::Layer(Over::Last(_)) | Norm::Rms(Over::Last(_))) {
             return invalid("residual=stream is for layernorm and rmsnorm over the last dimensions".into());
         }
+        if self.has_mask() && (self.norm, self.activation) != (Norm::Batch, Activation::Relu) {
+            return invalid("residual=masked is for batchnorm with act=relu".into());
+        }
         let Some(elements) = shape.elements() else {
             return invalid(format!(
                 "x of shape {shape} has more elements than this machine can address"
             ));
         };
+        let run = self.run_bytes();
+        if self.has_mask() && elements > 0 && !run.is_multiple_of(MASK_SHARE) {
+            return invalid(format!(
+                "residual=masked needs {} of a multiple of {MASK_SHARE} bytes, got {run} (x is {shape} of {})",
+                self.runs(),
+                self.dtype
+            ));
+        }
         let params = self.get_param_dtype();
         if params != self.dtype && params != DType::F32 {
             return invalid(format!(
@@ -81,6 +92,24 @@ impl NormDesc {
             self.check_values_per_group(elements)?;
         }
         Ok(())
+    }
+
+    /// Bytes that lie together, of one position or one channel.
+    fn run_bytes(&self) -> usize {
+        let dims = self.shape.dims();
+        let elements: usize = match self.layout {
+            Layout::ChannelsFirst if dims.len() > 2 => dims[2..].iter().product(),
+            _ => dims.get(1).copied().unwrap_or(1),
+        };
+        elements * self.dtype.bytes()
+    }
+
+    /// What lies together.
+    fn runs(&self) -> &'static str {
+        match self.layout {
+            Layout::ChannelsFirst if self.shape.rank() > 2 => "channels of a sample",
+            _ => "rows of channels",
+        }
     }
 
     /// A variance needs two values; PyTorch refuses one in training for these ops.

@@ -136,6 +136,10 @@ pub enum Residual {
     None,
     /// Added before the activation: `y = f(x̂·weight + bias + residual)`, as behind the convolutions of a ResNet.
     Add,
+    /// [`Residual::Add`] before a ReLU, whose *mask* the forward pass writes besides: which elements of `y` are not 0, in a sixteenth of the
+    /// bytes of `y` (see [`NormDesc::mask_elements`]). The backward pass reads the mask, and neither the residual nor the bias: less memory is
+    /// moved, and less has to be kept. Of BatchNorm.
+    Masked,
     /// The residual stream of a pre-norm transformer: `stream = x + residual` is an output, and is what LayerNorm or RMSNorm
     /// over the last dimensions normalizes.
     Stream,
@@ -198,6 +202,9 @@ impl PartialEq for NormDesc {
         key(self) == key(other)
     }
 }
+
+/// Bytes of a tensor for which a mask has one.
+pub(crate) const MASK_SHARE: usize = 16;
 
 /// PyTorch's default `eps` of every op but RMSNorm.
 pub const DEFAULT_EPS: f64 = 1e-5;
@@ -360,7 +367,21 @@ impl NormDesc {
 
     /// Whether a residual is added before the activation.
     pub fn has_residual(&self) -> bool {
-        self.residual == Residual::Add
+        matches!(self.residual, Residual::Add | Residual::Masked)
+    }
+
+    /// Whether the forward pass writes the mask of a ReLU, and the backward pass reads it.
+    pub fn has_mask(&self) -> bool {
+        self.residual == Residual::Masked
+    }
+
+    /// The size of the mask, in elements of the data's type: a sixteenth of those of `x`, rounded up. What they hold are bytes, one for each 16
+    /// bytes of `y` in the order of memory; bit k of it (the lowest is bit 0) is set where element k of those 16 bytes is not 0. So an element has
+    /// one bit where it has 16.
+    pub fn mask_elements(&self) -> usize {
+        self.shape
+            .elements()
+            .map_or(0, |elements| elements.div_ceil(MASK_SHARE))
     }
 
     /// Whether `x + residual` is normalized, and is a second output.
@@ -395,6 +416,6 @@ impl NormDesc {
 
     /// Whether the backward pass has to know the pre-activation, and so needs the bias and the residual again.
     pub fn backward_needs_preactivation(&self) -> bool {
-        self.activation != Activation::Identity
+        self.activation != Activation::Identity && !self.has_mask()
     }
 }

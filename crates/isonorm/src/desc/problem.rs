@@ -171,6 +171,7 @@ impl fmt::Display for NormDesc {
         match self.residual {
             Residual::None => {}
             Residual::Add => f.write_str(" residual=add")?,
+            Residual::Masked => f.write_str(" residual=masked")?,
             Residual::Stream => f.write_str(" residual=stream")?,
         }
         if let Some(eps) = self.eps {
@@ -226,8 +227,9 @@ impl<'a> Words<'a> {
         match self.get("residual") {
             None | Some("none" | "no") => Ok(Residual::None),
             Some("add") => Ok(Residual::Add),
+            Some("masked") => Ok(Residual::Masked),
             Some("stream") => Ok(Residual::Stream),
-            Some(v) => Err(format!("residual={v}; expected add, stream or none")),
+            Some(v) => Err(format!("residual={v}; expected add, masked, stream or none")),
         }
     }
 

@@ -31,13 +31,15 @@ pub type Backward<'a> = BackwardArguments<View<'a>, ViewMut<'a>>;
 ///
 /// Shapes, for a [`Geometry`](crate::Geometry) `g`: `x`, `y`, the residual and the stream have `g.elements()` elements of the data's
 /// type; weight and bias `g.parameters`; running statistics `g.channels`, both of the parameters' type; the saved mean and
-/// rstd `g.groups()`, `f32` (`f64` for `f64` data).
+/// rstd `g.groups()`, `f32` (`f64` for `f64` data); the mask
+/// [`mask_elements`](crate::NormDesc::mask_elements) of the data's type.
 #[derive(Debug)]
 pub struct ForwardArguments<R, W> {
     pub(crate) data: Through<R, W>,
     pub(crate) weight: Option<R>,
     pub(crate) bias: Option<R>,
     pub(crate) residual: Option<R>,
+    pub(crate) mask: Option<W>,
     pub(crate) stream: Option<Through<R, W>>,
     pub(crate) running: Option<Running<R, W>>,
     pub(crate) saved_mean: Option<W>,
@@ -51,6 +53,7 @@ impl<R, W> ForwardArguments<R, W> {
             weight: None,
             bias: None,
             residual: None,
+            mask: None,
             stream: None,
             running: None,
             saved_mean: None,
@@ -88,6 +91,14 @@ impl<R, W> ForwardArguments<R, W> {
     pub fn residual(self, residual: impl Into<R>) -> Self {
         Self {
             residual: Some(residual.into()),
+            ..self
+        }
+    }
+
+    /// Where to write the mask of the ReLU behind the residual ([`Residual::Masked`](crate::Residual::Masked)).
+    pub fn save_mask(self, mask: impl Into<W>) -> Self {
+        Self {
+            mask: Some(mask.into()),
             ..self
         }
     }
@@ -161,6 +172,7 @@ pub struct BackwardArguments<R, W> {
     pub(crate) weight: Option<R>,
     pub(crate) bias: Option<R>,
     pub(crate) residual: Option<R>,
+    pub(crate) mask: Option<R>,
     pub(crate) dstream: Option<R>,
     pub(crate) running: Option<Running<R, W>>,
     pub(crate) mean: Option<R>,
@@ -178,6 +190,7 @@ impl<R, W> BackwardArguments<R, W> {
             weight: None,
             bias: None,
             residual: None,
+            mask: None,
             dstream: None,
             running: None,
             mean: None,
@@ -223,6 +236,14 @@ impl<R, W> BackwardArguments<R, W> {
     pub fn residual(self, residual: impl Into<R>) -> Self {
         Self {
             residual: Some(residual.into()),
+            ..self
+        }
+    }
+
+    /// The mask that the forward pass wrote, in place of the residual and the bias.
+    pub fn mask(self, mask: impl Into<R>) -> Self {
+        Self {
+            mask: Some(mask.into()),
             ..self
         }
     }

@@ -95,6 +95,20 @@ impl Problem<'_> {
         self.fits(named, self.geometry.elements(), self.desc.get_dtype())
     }
 
+    /// The mask, which is there if the description says so.
+    fn mask(&self, mask: Option<Span>, why: &'static str) -> Result<Option<Named>> {
+        let mask = self.wanted(
+            "mask",
+            mask,
+            self.desc.has_mask(),
+            why,
+            "the description's residual is not masked",
+        )?;
+        let fits = |mask| self.fits(mask, self.desc.mask_elements(), self.desc.get_dtype());
+        mask.map_or(Ok(()), fits)?;
+        Ok(mask)
+    }
+
     fn parameter(&self, named: Named) -> Result<()> {
         self.fits(named, self.geometry.parameters, self.desc.get_param_dtype())
     }
@@ -244,6 +258,7 @@ pub(crate) fn check_forward<R: Spanning, W: Spanning>(c: Problem<'_>, a: &Forwar
         c.no_residual(),
     )?;
     residual.map_or(Ok(()), |r| c.data(r))?;
+    let mask = c.mask(span(&a.mask), "the description's residual=masked writes one")?;
     let [added, stream] = c.stream(&a.stream)?;
 
     let op = desc.op();
@@ -313,7 +328,7 @@ pub(crate) fn check_forward<R: Spanning, W: Spanning>(c: Problem<'_>, a: &Forwar
     }
     let (mean, rstd) = (given(&a.saved_mean, "mean"), given(&a.saved_rstd, "rstd"));
     let in_place = matches!(a.data, Through::InPlace(_)).then_some(x);
-    let outputs = [y.or(in_place), stream, running_out[0], running_out[1], mean, rstd];
+    let outputs = [y.or(in_place), mask, stream, running_out[0], running_out[1], mean, rstd];
     let x = in_place.is_none().then_some(x);
     c.disjoint(
         &outputs,
@@ -345,6 +360,7 @@ pub(crate) fn check_backward<R: Spanning, W: Spanning>(c: Problem<'_>, a: &Backw
         )?
     };
     residual.map_or(Ok(()), |r| c.data(r))?;
+    let mask = c.mask(span(&a.mask), "the forward pass wrote it for this")?;
     let dstream = given(&a.dstream, "dstream");
     if dstream.is_some() && !desc.has_stream() {
         return Err(Error::UnexpectedArgument {
@@ -423,6 +439,7 @@ pub(crate) fn check_backward<R: Spanning, W: Spanning>(c: Problem<'_>, a: &Backw
             weight,
             bias,
             residual,
+            mask,
             dstream,
             running[0],
             running[1],

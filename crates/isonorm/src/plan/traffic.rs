@@ -10,7 +10,7 @@ pub struct Traffic {
     pub moved_bytes: u64,
 }
 
-/// How many tensors of `x`'s size a pass reads, and how many it writes.
+/// How many tensors of `x`'s size a pass reads, and how many it writes, the mask of a ReLU not counted.
 fn tensors(desc: &NormDesc) -> (u64, u64) {
     let needs = u64::from(desc.backward_needs_preactivation());
     match (desc.residual, desc.pass.is_backward()) {
@@ -24,6 +24,10 @@ fn tensors(desc: &NormDesc) -> (u64, u64) {
         (Residual::None, true) => (2, 1),
         // x, dy, residual | dx, dresidual
         (Residual::Add, true) => (2 + needs, 2),
+        // x, residual | y
+        (Residual::Masked, false) => (2, 1),
+        // x, dy | dx, dresidual
+        (Residual::Masked, true) => (2, 2),
         // stream, dy, dstream | dx
         (Residual::Stream, true) => (3, 1),
     }
@@ -44,7 +48,12 @@ pub(super) fn compulsory_bytes(desc: &NormDesc, g: &Geometry) -> u64 {
     let affine = u64::from(desc.affine.has_weight()) + u64::from(desc.affine.has_bias());
     let statistic = (g.groups() * desc.get_statistics_dtype().bytes()) as u64;
     let gradients = if desc.pass.is_backward() { 2 } else { 1 };
-    tensor_bytes(desc, g) * (read + written) + parameter * affine * gradients + 2 * statistic
+    let mask = if desc.has_mask() {
+        desc.mask_elements() * desc.dtype.bytes()
+    } else {
+        0
+    } as u64;
+    tensor_bytes(desc, g) * (read + written) + mask + parameter * affine * gradients + 2 * statistic
 }
 
 impl Traffic {

@@ -103,6 +103,12 @@ fn columns_are_strips_where_the_gpu_is_new_enough_and_a_strip_is_worth_it() {
         ("batchnorm x=64x256x56x56 layout=nhwc dtype=bf16 act=relu", true),
         ("batchnorm x=64x256x56x56 layout=nhwc pass=backward act=relu", true),
         ("batchnorm x=64x256x56x56 layout=nhwc pass=backward residual=add", true),
+        ("batchnorm x=64x256x56x56 layout=nhwc act=relu residual=add", true),
+        ("batchnorm x=64x256x56x56 layout=nhwc act=relu residual=masked", true),
+        (
+            "batchnorm x=64x256x56x56 layout=nhwc pass=backward act=relu residual=masked",
+            true,
+        ),
         // The residual decides the slope; the activation has no such kernel; given statistics; several columns a group.
         (
             "batchnorm x=64x256x56x56 layout=nhwc pass=backward act=relu residual=add",

@@ -48,6 +48,7 @@ pub fn run(engine: &mut dyn Engine, case: &Case<'_>) -> Result<Vec<(&'static str
         weight: inputs.weight,
         bias: inputs.bias,
         residual: inputs.residual,
+        mask: None,
         dstream: None,
         running: inputs.running.filter(|_| !computed),
         x: inputs.x,

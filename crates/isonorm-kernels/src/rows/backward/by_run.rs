@@ -161,7 +161,7 @@ impl<T: Data, S: Spec<Team = Blocks, Map = ByRun>, const V: usize> Work<T, S, V>
         let behind_activation = unsafe { walk.behind_activation(loaded, &parameters, xhat) };
         let g = |v: usize| -> Numbers<T, S> {
             match S::Epilogue::CLASS {
-                Class::Plain => S::Access::unpack::<T>(loaded.dy[v]),
+                Class::Plain | Class::Masked => S::Access::unpack::<T>(loaded.dy[v]),
                 Class::Piecewise | Class::Any => behind_activation[v],
             }
         };

@@ -167,7 +167,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Work<T, S, V> for ByColumns<T
         let behind_activation = unsafe { walk.behind_activation(loaded, parameters, xhat) };
         // Without an activation unpacked again wherever it is needed, so that it takes no registers in between.
         let g = |v: usize| match S::Epilogue::CLASS {
-            Class::Plain => S::Access::unpack::<T>(loaded.dy[v]),
+            Class::Plain | Class::Masked => S::Access::unpack::<T>(loaded.dy[v]),
             Class::Piecewise | Class::Any => behind_activation[v],
         };
         // SAFETY: the caller's.

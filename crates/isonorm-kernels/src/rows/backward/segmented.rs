@@ -87,7 +87,7 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Work<T, S, V
         };
         // What is computed in a moment takes no registers in between.
         let g = |v: usize| match S::Epilogue::CLASS {
-            Class::Plain => S::Access::unpack::<T>(loaded.dy[v]),
+            Class::Plain | Class::Masked => S::Access::unpack::<T>(loaded.dy[v]),
             Class::Piecewise => walk.slope(xhat(v), S::Access::unpack::<T>(loaded.dy[v]), *parameters),
             Class::Any => behind_activation[v],
         };

@@ -126,7 +126,7 @@ impl<T: Data, S: Spec<Team = Chip, Map = Segmented>, const V: usize> Walk<'_, T,
             // SAFETY: as above.
             let dy = S::Access::unpack::<T>(unsafe { slot.part::<T>(1, v) });
             match S::Epilogue::CLASS {
-                Class::Plain => dy,
+                Class::Plain | Class::Masked => dy,
                 _ => self.slope(xhat(v), dy, parameters),
             }
         }

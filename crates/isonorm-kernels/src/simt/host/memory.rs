@@ -42,6 +42,26 @@ pub unsafe fn load_16(place: *const u16) -> u16 {
     u16::from_ne_bytes(global_read(place.addr()))
 }
 
+/// One byte, as a number.
+#[track_caller]
+pub unsafe fn load_8(place: *const u8) -> u32 {
+    let [byte] = global_read(place.addr());
+    byte.into()
+}
+
+/// One byte, as a number, of which neighbours will be read.
+#[track_caller]
+pub unsafe fn load_8_again(place: *const u8) -> u32 {
+    let [byte] = global_read(place.addr());
+    byte.into()
+}
+
+/// One byte: the lowest of a number. Neighbours will be written.
+#[track_caller]
+pub unsafe fn store_8_again(place: *mut u8, value: u32) {
+    global_write(place.addr(), &[value as u8]);
+}
+
 /// The same value, of which the compiler no longer knows where it came from.
 pub fn opaque(value: u32) -> u32 {
     std::hint::black_box(value)
@@ -98,6 +118,12 @@ pub unsafe fn load_128_again(place: *const u32) -> [u32; 4] {
 #[track_caller]
 pub unsafe fn store_128_once(place: *mut u32, value: [u32; 4]) {
     global_write(place.addr(), &bytes(value));
+}
+
+/// One byte: the lowest of a number.
+#[track_caller]
+pub unsafe fn store_8(place: *mut u8, value: u32) {
+    global_write(place.addr(), &[value as u8]);
 }
 
 /// 2 bytes.

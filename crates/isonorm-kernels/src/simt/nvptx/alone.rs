@@ -135,6 +135,51 @@ load_128_marked! {
     load_128_again = EVICT_LAST;
 }
 
+/// One byte, as a number.
+///
+/// # Safety
+///
+/// `place` is global memory that may be read.
+#[inline(always)]
+pub unsafe fn load_8(place: *const u8) -> u32 {
+    let value;
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("ld.global.L1::no_allocate.u8 {}, [{}];", out(reg32) value, in(reg64) place, options(nostack, preserves_flags, readonly));
+    }
+    value
+}
+
+/// One byte, as a number, of which neighbours will be read: the last-level cache gives their place to others last.
+///
+/// # Safety
+///
+/// As for [`load_8`].
+#[inline(always)]
+pub unsafe fn load_8_again(place: *const u8) -> u32 {
+    let value;
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("ld.global.L1::no_allocate.L2::cache_hint.u8 {}, [{}], {};", out(reg32) value, in(reg64) place, const EVICT_LAST,
+            options(nostack, preserves_flags, readonly));
+    }
+    value
+}
+
+/// One byte: the lowest of a number. Neighbours will be written: the last-level cache gives their place to others last.
+///
+/// # Safety
+///
+/// As for [`store_8`].
+#[inline(always)]
+pub unsafe fn store_8_again(place: *mut u8, value: u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("st.global.L2::cache_hint.u8 [{}], {}, {};", in(reg64) place, in(reg32) value, const EVICT_LAST,
+            options(nostack, preserves_flags));
+    }
+}
+
 /// 16 bytes that nobody will read soon: the last-level cache gives their place to others first.
 ///
 /// # Safety
@@ -170,6 +215,17 @@ store! {
     store_16(u16) = reg16 "st.global.u16";
     /// 4 bytes.
     store_32(u32) = reg32 "st.global.u32";
+}
+
+/// One byte: the lowest of a number.
+///
+/// # Safety
+///
+/// `place` is global memory that may be written.
+#[inline(always)]
+pub unsafe fn store_8(place: *mut u8, value: u32) {
+    // SAFETY: the caller's.
+    unsafe { asm!("st.global.u8 [{}], {};", in(reg64) place, in(reg32) value, options(nostack, preserves_flags)) };
 }
 
 /// 16 bytes.

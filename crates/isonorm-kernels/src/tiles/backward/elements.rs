@@ -3,9 +3,10 @@
 use isonorm_math::Real;
 
 use super::{Numbers, Pass, Raw};
-use crate::rows::access::{Access, Data};
+use crate::rows::access::{Access, Data, width};
 use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::lanes::{Lanes, unrolled};
+use crate::simt;
 use crate::tiles::Spec;
 use crate::tiles::columns::Map;
 use crate::tiles::row::Row;
@@ -33,7 +34,23 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     /// Whether z is needed, and a residual is part of it.
     #[inline(always)]
     fn has_residual(&self) -> bool {
-        S::Epilogue::CLASS != Class::Plain && !self.args.residual.is_null()
+        matches!(S::Epilogue::CLASS, Class::Piecewise | Class::Any) && !self.args.residual.is_null()
+    }
+
+    /// dy as it passes the mask, of some accesses from a place on.
+    #[inline(always)]
+    pub(super) unsafe fn mask<const M: usize>(&self, loaded: &mut Loaded<Raw<T, S>, M>, tile: Tile, at: Cursor) {
+        if S::Epilogue::CLASS != Class::Masked {
+            return;
+        }
+        let (mut bits, mut at) = ([0; M], at);
+        unrolled::<M>(|k| {
+            let byte = (tile.start + at.offset) / u64::from(width::<T, S::Access>());
+            // SAFETY: the caller's: the tile has these places.
+            bits[k] = unsafe { simt::load_8(self.args.mask.wrapping_add(byte as usize)) };
+            at = self.walk.next(at);
+        });
+        unrolled::<M>(|k| loaded.dy[k] = S::Access::masked::<T>(loaded.dy[k], bits[k]));
     }
 
     #[inline(always)]
@@ -87,7 +104,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     /// Loads some accesses from a place on, which is moved behind them.
     #[inline(always)]
     pub(super) unsafe fn load<const M: usize>(&self, tile: Tile, at: &mut Cursor) -> Loaded<Raw<T, S>, M> {
-        let args = self.args;
+        let (args, first) = (self.args, *at);
         let mut loaded = Loaded::nothing(S::Access::nothing::<T>());
         unrolled::<M>(|k| {
             // SAFETY: the caller's: the tile has these places.
@@ -100,6 +117,8 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             }
             *at = self.walk.next(*at);
         });
+        // SAFETY: the caller's.
+        unsafe { self.mask(&mut loaded, tile, first) };
         loaded
     }
 
@@ -112,7 +131,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         k: usize,
     ) -> Numbers<T, S> {
         let dy = S::Access::unpack::<T>(loaded.dy[k]);
-        if S::Epilogue::CLASS == Class::Plain {
+        if matches!(S::Epilogue::CLASS, Class::Plain | Class::Masked) {
             return dy;
         }
         let mut z = row.apply::<_, S>(map.apply(S::Access::unpack::<T>(loaded.x[k])));
@@ -175,7 +194,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         // SAFETY: the caller's.
         unsafe {
             match S::Epilogue::CLASS {
-                Class::Plain => self.rows.weight_of::<S>(access),
+                Class::Plain | Class::Masked => self.rows.weight_of::<S>(access),
                 _ => self.rows.of::<S>(access),
             }
         }
@@ -213,7 +232,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                 let place = self.place(args.dresidual, tile, at).cast_mut();
                 // As it came, where that is the gradient: numbers would take registers till now.
                 let of_residual = match S::Epilogue::CLASS {
-                    Class::Plain => loaded.dy[0],
+                    Class::Plain | Class::Masked => loaded.dy[0],
                     _ => S::Access::pack::<T>(g),
                 };
                 S::Access::store(place, of_residual);

@@ -1,7 +1,7 @@
 //! The backward pass: x and dy are read once and dx is written once, as far as shared memory holds a tile.
 //!
 //! ```text
-//! g  = dy · act′(z)                         z = x̂ · weight + bias + residual
+//! g  = dy · act′(z)                         z = x̂ · weight + bias + residual; or dy where the mask has a bit, else 0
 //! dx = rstd · (g · weight − mean(g · weight) − x̂ · mean(g · weight · x̂))     dresidual = g
 //! ```
 //!
@@ -29,7 +29,7 @@ use super::tiling::{Tiling, Walk};
 use crate::block::{self, Scratch};
 use crate::rows::access::{Access, Data, width};
 use crate::rows::epilogue::{Epilogue, Told};
-use crate::rows::lanes::Lanes;
+use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::Affine;
 use crate::simt;
 
@@ -43,6 +43,8 @@ pub struct Args<T> {
     pub dy: *const T,
     /// What was added before the activation; or null.
     pub residual: *const T,
+    /// As the forward pass left it, in kernels of [`Masked`](crate::rows::epilogue::Masked); otherwise nothing is read.
+    pub mask: *const u8,
     /// Or null, with no `dresidual` either. May be any of the inputs.
     pub dx: *mut T,
     /// Or null. May be any of the inputs but the one that dx is; or where dx is, which is lost then.
@@ -251,23 +253,31 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
     /// The block's sums of g · (x − mean) and of g: of the thread's unit.
     #[inline(always)]
     unsafe fn sums(&self, number: u32, slot: u32, scratch: &mut Scratch) -> [f32; 2] {
-        let (tiling, tile) = (&self.args.tiling, self.walk.tile(number));
+        let (tiling, walk) = (&self.args.tiling, &self.walk);
+        let tile = walk.tile(number);
         // SAFETY: told before a barrier.
         let map = unsafe { Map::<Numbers<T, S>>::told(&self.walk) };
         let mut sums = [Numbers::<T, S>::splat(0.0); 2];
-        let ([kept, own], mut access) = (self.walk.own(tile), 0);
+        let ([kept, own], mut access) = (walk.own(tile), 0);
+        let mut at = walk.start();
         // SAFETY: it has come, or the tile has these places.
         unsafe {
             while N > 1 && access + N as u32 <= kept {
-                self.add::<N>(&mut sums, access, &self.kept((slot, access)), &map);
+                let mut loaded: Loaded<_, N> = self.kept((slot, access));
+                self.mask(&mut loaded, tile, at);
+                self.add(&mut sums, access, &loaded, &map);
+                unrolled::<N>(|_| at = walk.next(at));
                 access += N as u32;
             }
             while access < kept {
-                self.add::<1>(&mut sums, access, &self.kept((slot, access)), &map);
+                let mut loaded: Loaded<_, 1> = self.kept((slot, access));
+                self.mask(&mut loaded, tile, at);
+                self.add(&mut sums, access, &loaded, &map);
+                at = walk.next(at);
                 access += 1;
             }
             if access < own {
-                let mut at = self.walk.at(access);
+                let mut at = walk.at(access);
                 while N > 1 && access + N as u32 <= own {
                     self.add::<N>(&mut sums, access, &self.load(tile, &mut at), &map);
                     access += N as u32;
@@ -333,7 +343,8 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
                     let coming = coming.filter(|coming| walk.own_column() < coming.width);
                     let (mut at, mut access) = (walk.start(), 0);
                     while access < kept {
-                        let loaded: Loaded<_, 1> = self.kept((before.slot, access));
+                        let mut loaded: Loaded<_, 1> = self.kept((before.slot, access));
+                        self.mask(&mut loaded, tile, at);
                         if let Some(coming) = coming {
                             self.fetch_one(coming, at, (before.slot, access));
                         }

@@ -1,8 +1,8 @@
 //! From the statistics of a tile to its results.
 
 use super::{Before, Numbers, Pass, Raw};
-use crate::rows::access::{Access, Data};
-use crate::rows::epilogue::Epilogue;
+use crate::rows::access::{Access, Data, width};
+use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::simt;
 use crate::tiles::Spec;
@@ -112,9 +112,15 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                 z = z.zip(S::Access::unpack::<T>(residual[k]), |z, residual| z + residual);
             }
             let [y] = S::Epilogue::apply([z], args.activation);
-            let place = self.place(args.y, tile, *at).cast_mut();
+            let (place, raw) = (self.place(args.y, tile, *at).cast_mut(), S::Access::pack::<T>(y));
             // SAFETY: the caller's; each place belongs to one thread.
-            unsafe { S::Access::store(place, S::Access::pack::<T>(y)) };
+            unsafe {
+                S::Access::store(place, raw);
+                if S::Epilogue::CLASS == Class::Piecewise && !args.mask.is_null() {
+                    let byte = (tile.start + at.offset) / u64::from(width::<T, S::Access>());
+                    simt::store_8(args.mask.wrapping_add(byte as usize), S::Access::positive::<T>(raw));
+                }
+            }
             *at = self.walk.next(*at);
         });
     }

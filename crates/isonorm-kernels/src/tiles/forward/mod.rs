@@ -42,6 +42,9 @@ pub struct Args<T> {
     pub residual: *const T,
     /// May be `x` or `residual`.
     pub y: *mut T,
+    /// A byte for each 16 bytes of `y`, in kernels that access as many at once: bit k is set where element k of them is not 0; or null. Behind a
+    /// ReLU.
+    pub mask: *mut u8,
     /// How these are divided.
     pub tiling: Tiling,
     /// Weight and bias, one of each for each `run` columns of a line, or for each row of a tile.

@@ -6,7 +6,7 @@ use super::exchange::Exchange;
 use super::{MOST_COLUMNS, OF_COLUMNS, PARTS, Strip, Walk, fold, head_bytes, parameter, slot, tell, wait};
 use crate::rows::access::Data;
 use crate::rows::epilogue::{Class, Epilogue};
-use crate::rows::lanes::{Lanes, unrolled};
+use crate::rows::lanes::{Lanes, rotated, unrolled};
 use crate::simt::{self, Shared};
 use crate::tiles::Spec;
 pub use crate::tiles::backward::Args;
@@ -18,21 +18,29 @@ const TENSORS: u32 = 2;
 /// Accesses that pass at once.
 const AT_ONCE: u32 = super::AT_ONCE / TENSORS;
 
-/// Accesses to x and to dy, as they came.
+/// Accesses in shared memory whose bits of a mask are on their way.
+const AHEAD: usize = 4;
+
+/// Accesses to x and to dy, as they came, and what bits a mask has for them.
 #[derive(Clone, Copy)]
 struct Loaded {
     x: [u32; 4],
     dy: [u32; 4],
+    bits: u32,
 }
 
-const NOTHING: Loaded = Loaded { x: [0; 4], dy: [0; 4] };
+const NOTHING: Loaded = Loaded {
+    x: [0; 4],
+    dy: [0; 4],
+    bits: 0,
+};
 
 /// Computes the gradients of the strips. For a grid of some teams, all of which run at the same time if a team has several blocks; `N`
 /// accesses of a thread to each tensor stay in registers.
 ///
 /// # Safety
 ///
-/// As for [`values`](super::values::values). There is no residual where there is an activation.
+/// As for [`values`](super::values::values). There is no residual where there is an activation, but with a mask.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn gradients<T: Data, S: Spec, const N: usize>(args: &Args<T>) {
     let pass = Pass::<T, S, N> {
@@ -60,6 +68,9 @@ struct Pass<'a, T, S, const N: usize> {
 }
 
 impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
+    /// Whether dy passes a mask. As soon as it is used: what stays on chip needs its bits no more.
+    const MASKED: bool = matches!(S::Epilogue::CLASS, Class::Masked);
+
     #[inline(always)]
     unsafe fn each_strip(&self) {
         let (args, walk) = (self.args, &self.walk);
@@ -76,11 +87,11 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             number = number.saturating_add(walk.teams);
             // SAFETY: as above.
             unsafe {
-                let held = self.hold(&walk.strip(own, N as u32));
+                let mut held = self.hold(&walk.strip(own, N as u32));
                 let Map { centre, scale, shift } = column.map;
                 tell(OF_COLUMNS, [centre, scale, shift]);
                 simt::block_barrier();
-                let sums = fold::pairs(self.sums(&walk.strip(own, N as u32), &held), &args.tiling);
+                let sums = fold::pairs(self.sums(&walk.strip(own, N as u32), &mut held), &args.tiling);
                 exchange.send(sums);
                 // What comes while others send.
                 let strip = walk.strip(own, N as u32);
@@ -171,7 +182,30 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     unsafe fn kept(&self, kept: u32) -> Loaded {
         // SAFETY: the caller's.
         let [x, dy] = self.slots(kept).map(|place| unsafe { simt::shared_load_128(place) });
-        Loaded { x, dy }
+        Loaded { x, dy, bits: 0 }
+    }
+
+    /// Starts to load the bits of an access, if there is one.
+    #[inline(always)]
+    unsafe fn bits(&self, strip: &Strip, access: u32, has: bool) -> u32 {
+        if !Self::MASKED || !has {
+            return 0;
+        }
+        let byte = self.walk.byte(strip, access, T::Lanes::LANES);
+        // SAFETY: the caller's: the strip has this place.
+        unsafe { simt::load_8_again(self.args.mask.wrapping_add(byte)) }
+    }
+
+    /// With dy as it passes the mask.
+    #[inline(always)]
+    fn masked(loaded: Loaded) -> Loaded {
+        if !Self::MASKED {
+            return loaded;
+        }
+        Loaded {
+            dy: T::masked(loaded.dy, loaded.bits),
+            ..loaded
+        }
     }
 
     /// Starts to load an access that nobody reads again soon.
@@ -183,6 +217,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             Loaded {
                 x: simt::load_128_once(walk.place(args.x, strip, access).cast()),
                 dy: simt::load_128_once(walk.place(args.dy, strip, access).cast()),
+                bits: self.bits(strip, access, true),
             }
         }
     }
@@ -210,6 +245,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             Loaded {
                 x: simt::load_128_again(walk.place(args.x, strip, access).cast()),
                 dy: simt::load_128_again(walk.place(args.dy, strip, access).cast()),
+                bits: self.bits(strip, access, true),
             }
         }
     }
@@ -240,18 +276,30 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
 
     /// The thread's sums of g · (x − mean) and of g.
     #[inline(always)]
-    unsafe fn sums(&self, strip: &Strip, held: &[Loaded; N]) -> [T::Lanes; 2] {
+    unsafe fn sums(&self, strip: &Strip, held: &mut [Loaded; N]) -> [T::Lanes; 2] {
         let walk = &self.walk;
         // SAFETY: told before a barrier; the strip has what is loaded.
         unsafe {
             let map = self.map();
             let mut sums = [T::Lanes::splat(0.0); 2];
+            let mut ahead = [0; AHEAD];
+            unrolled::<AHEAD>(|k| ahead[k] = self.bits(strip, strip.passing + k as u32, (k as u32) < strip.kept));
             let mut passing = self.oldest(strip);
             unrolled::<PARTS>(|part| {
                 wait(part);
                 let [mut kept, end] = walk.part(strip.kept, part);
                 while kept < end {
-                    self.add(&mut sums, &self.kept(kept), &map);
+                    let mut loaded = self.kept(kept);
+                    if Self::MASKED {
+                        let coming = kept + AHEAD as u32;
+                        loaded.bits = ahead[0];
+                        ahead[0] = self.bits(strip, strip.passing + coming, coming < strip.kept);
+                        ahead = rotated(ahead);
+                        loaded = Self::masked(loaded);
+                        let [_, dy] = self.slots(kept);
+                        simt::shared_store_128(dy, loaded.dy);
+                    }
+                    self.add(&mut sums, &loaded, &map);
                     kept += 1;
                 }
             });
@@ -259,7 +307,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             while access < strip.passing {
                 let is_more = access + AT_ONCE < strip.passing;
                 unrolled::<{ AT_ONCE as usize }>(|k| {
-                    let loaded = passing[k];
+                    let loaded = Self::masked(passing[k]);
                     if is_more {
                         passing[k] = self.pass_one(strip, access + AT_ONCE + k as u32);
                     }
@@ -269,6 +317,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             }
             unrolled::<N>(|k| {
                 if (k as u32) < strip.held {
+                    held[k] = Self::masked(held[k]);
                     self.add(&mut sums, &held[k], &map);
                 }
             });
@@ -288,7 +337,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     #[inline(always)]
     fn gradient(&self, loaded: &Loaded, map: &Map<T::Lanes>) -> T::Lanes {
         let dy = T::unpack(loaded.dy);
-        if S::Epilogue::CLASS == Class::Plain {
+        if matches!(S::Epilogue::CLASS, Class::Plain | Class::Masked) {
             return dy;
         }
         let [slope] = S::Epilogue::derivative([map.apply(T::unpack(loaded.x))], self.args.activation);
@@ -321,7 +370,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             while left > 0 {
                 let is_more = left > AT_ONCE;
                 unrolled::<{ AT_ONCE as usize }>(|k| {
-                    let (loaded, access) = (newest[k], left - 1 - k as u32);
+                    let (loaded, access) = (Self::masked(newest[k]), left - 1 - k as u32);
                     if is_more {
                         newest[k] = self.load_once(strip, access - AT_ONCE);
                     }
@@ -375,7 +424,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         unsafe {
             let place = walk.place(args.dx, strip, access).cast_mut();
             simt::store_128_once(place.cast(), T::pack(dx));
-            if S::Epilogue::CLASS == Class::Plain && !args.dresidual.is_null() {
+            if matches!(S::Epilogue::CLASS, Class::Plain | Class::Masked) && !args.dresidual.is_null() {
                 let place = walk.place(args.dresidual, strip, access).cast_mut();
                 simt::store_128_once(place.cast(), loaded.dy);
             }

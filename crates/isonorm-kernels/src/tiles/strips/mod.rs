@@ -151,11 +151,22 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Where an access to a tensor is, computed here: addresses that are kept take two registers each.
+    /// The element where an access is, computed here: addresses that are kept take two registers each.
+    #[inline(always)]
+    fn element(&self, strip: &Strip, access: u32) -> u32 {
+        simt::opaque(strip.start) + access * simt::opaque(self.step)
+    }
+
+    /// Where an access to a tensor is.
     #[inline(always)]
     fn place<T>(&self, base: *const T, strip: &Strip, access: u32) -> *const T {
-        let offset = simt::opaque(strip.start) + access * simt::opaque(self.step);
-        base.wrapping_add(offset as usize)
+        base.wrapping_add(self.element(strip, access) as usize)
+    }
+
+    /// Which byte of a mask is of an access of so many elements.
+    #[inline(always)]
+    fn byte(&self, strip: &Strip, access: u32, elements: u32) -> usize {
+        (self.element(strip, access) / elements) as usize
     }
 
     /// Whether the thread with the number of a column has one.

@@ -6,8 +6,8 @@ use super::exchange::Exchange;
 use super::{AGAIN, AT_ONCE, MOST_COLUMNS, OF_COLUMNS, PARTS, SHIFTS, SUMS, Strip, THREADS, Walk};
 use super::{fold, head_bytes, parameter, slot, tell, wait};
 use crate::rows::access::Data;
-use crate::rows::epilogue::Epilogue;
-use crate::rows::lanes::{Lanes, unrolled};
+use crate::rows::epilogue::{Class, Epilogue};
+use crate::rows::lanes::{Lanes, rotated, unrolled};
 use crate::simt::{self, Shared, WARP};
 use crate::tiles::Spec;
 use crate::tiles::areas::SAMPLES;
@@ -42,6 +42,12 @@ struct Pass<'a, T, S, const N: usize> {
 }
 
 impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
+    /// Whether a residual is added, which is loaded ahead: first that of accesses that passed, then that of those in registers, and in shared
+    /// memory. In the order in which they are finished, which is the same in all threads but for those in registers, of which a thread may have
+    /// fewer.
+    const ADDS: bool = matches!(S::Epilogue::CLASS, Class::Masked);
+    const _AHEAD: () = assert!(!Self::ADDS || N == AT_ONCE as usize);
+
     #[inline(always)]
     unsafe fn each_strip(&self) {
         let (args, walk) = (self.args, &self.walk);
@@ -68,6 +74,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     // What comes while others send.
                     let strip = walk.strip(own, N as u32);
                     let newest = self.newest(&strip);
+                    let added = self.first_added(&strip);
                     let next = mean_of_sample(self.sample(number));
                     let affine = &args.affine;
                     let weight = parameter::<T>(affine, affine.weight, &strip, 1.0);
@@ -80,7 +87,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     }
                     about = next;
                     let coming = walk.has(number).then(|| walk.strip(number, N as u32));
-                    self.finish(&walk.strip(own, N as u32), &held, newest, coming);
+                    self.finish(&walk.strip(own, N as u32), &held, newest, added, coming);
                     self.save(&walk.strip(own, N as u32));
                     break;
                 }
@@ -257,6 +264,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         strip: &Strip,
         held: &[Raw; N],
         mut newest: [Raw; AT_ONCE as usize],
+        mut added: [Raw; AT_ONCE as usize],
         coming: Option<Strip>,
     ) {
         let walk = &self.walk;
@@ -275,14 +283,19 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     if is_more {
                         newest[k] = self.pass_again(strip, back + AT_ONCE);
                     }
-                    self.finish_one(strip, strip.passing - 1 - back, raw, &map);
+                    let residual = Self::turn(&mut added, k, || match is_more {
+                        true => self.load_residual(strip, strip.passing - 1 - back - AT_ONCE),
+                        false => self.added_to_held(strip, k as u32),
+                    });
+                    self.finish_one(strip, strip.passing - 1 - back, (raw, residual), &map);
                 });
                 back += AT_ONCE;
             }
             let first = strip.passing + strip.kept;
             unrolled::<N>(|k| {
+                let residual = Self::turn(&mut added, k, || self.added_to_kept(strip, k as u32));
                 if (k as u32) < strip.held {
-                    self.finish_one(strip, first + k as u32, held[k], &map);
+                    self.finish_one(strip, first + k as u32, (held[k], residual), &map);
                 }
             });
             // A narrower strip is the last, and a thread that has none of this one has none of the next.
@@ -295,7 +308,11 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     if let Some(coming) = is_next {
                         self.fetch_one(&coming, kept);
                     }
-                    self.finish_one(strip, strip.passing + kept, raw, &map);
+                    let residual = Self::turn(&mut added, 0, || self.added_to_kept(strip, kept + AT_ONCE));
+                    if Self::ADDS {
+                        added = rotated(added);
+                    }
+                    self.finish_one(strip, strip.passing + kept, (raw, residual), &map);
                     kept += 1;
                 }
                 simt::copy_commit();
@@ -306,20 +323,81 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
 
     /// Scale and shift, residual, activation, and the store.
     #[inline(always)]
-    unsafe fn finish_one(&self, strip: &Strip, access: u32, raw: Raw, map: &Map<T::Lanes>) {
+    unsafe fn finish_one(&self, strip: &Strip, access: u32, (raw, residual): (Raw, Raw), map: &Map<T::Lanes>) {
         let (args, walk) = (self.args, &self.walk);
         let mut z = map.apply(T::unpack(raw));
         // SAFETY: the caller's; each place belongs to one thread.
         unsafe {
-            if !args.residual.is_null() {
-                let place = walk.place(args.residual, strip, access);
-                let residual = T::unpack(simt::load_128_once(place.cast()));
+            if Self::ADDS {
+                z = z.zip(T::unpack(residual), |z, residual| z + residual);
+            } else if !args.residual.is_null() {
+                let residual = T::unpack(self.load_residual(strip, access));
                 z = z.zip(residual, |z, residual| z + residual);
             }
             let [y] = S::Epilogue::apply([z], args.activation);
-            let place = walk.place(args.y, strip, access).cast_mut();
-            simt::store_128_once(place.cast(), T::pack(y));
+            let (place, y) = (walk.place(args.y, strip, access).cast_mut(), T::pack(y));
+            simt::store_128_once(place.cast(), y);
+            if Self::ADDS && !args.mask.is_null() {
+                let byte = walk.byte(strip, access, T::Lanes::LANES);
+                simt::store_8_again(args.mask.wrapping_add(byte), T::positive(y));
+            }
         }
+    }
+
+    /// Starts to load what is added to an access.
+    #[inline(always)]
+    unsafe fn load_residual(&self, strip: &Strip, access: u32) -> Raw {
+        let place = self.walk.place(self.args.residual, strip, access);
+        // SAFETY: the caller's: the strip has this place.
+        unsafe { simt::load_128_once(place.cast()) }
+    }
+
+    /// What was loaded ahead at a place, which the next takes.
+    #[inline(always)]
+    fn turn(ahead: &mut [Raw; AT_ONCE as usize], place: usize, next: impl FnOnce() -> Raw) -> Raw {
+        match Self::ADDS {
+            true => core::mem::replace(&mut ahead[place], next()),
+            false => [0; 4],
+        }
+    }
+
+    /// Starts to load what is added to an access in registers, if there is one.
+    #[inline(always)]
+    unsafe fn added_to_held(&self, strip: &Strip, held: u32) -> Raw {
+        if held >= strip.held {
+            return [0; 4];
+        }
+        // SAFETY: the caller's.
+        unsafe { self.load_residual(strip, strip.passing + strip.kept + held) }
+    }
+
+    /// Starts to load what is added to an access in shared memory, if there is one.
+    #[inline(always)]
+    unsafe fn added_to_kept(&self, strip: &Strip, kept: u32) -> Raw {
+        if kept >= strip.kept {
+            return [0; 4];
+        }
+        // SAFETY: the caller's.
+        unsafe { self.load_residual(strip, strip.passing + kept) }
+    }
+
+    /// Starts to load what is added to the accesses that are finished first.
+    #[inline(always)]
+    unsafe fn first_added(&self, strip: &Strip) -> [Raw; AT_ONCE as usize] {
+        let mut added = [[0; 4]; AT_ONCE as usize];
+        if !Self::ADDS {
+            return added;
+        }
+        unrolled::<{ AT_ONCE as usize }>(|k| {
+            // SAFETY: the caller's.
+            added[k] = unsafe {
+                match strip.passing {
+                    0 => self.added_to_held(strip, k as u32),
+                    passing => self.load_residual(strip, passing - 1 - k as u32),
+                }
+            };
+        });
+        added
     }
 
     /// Saves what is known of the thread's column, as this thread has kept it.

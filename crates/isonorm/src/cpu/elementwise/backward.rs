@@ -6,6 +6,7 @@ use super::output::{Output, Route, Staging};
 use super::{AffineMap, CHUNK, Chunks, Coefficient, Deactivate, Dest, Each, NoResidual, Residual, STRIP, Source};
 use crate::cpu::isa::Vectors;
 use crate::cpu::lookahead::Lookahead;
+use crate::cpu::mask::Mask;
 
 /// `x̂` and `g = dy·act′(z)` of each element of a stretch.
 pub(in crate::cpu) trait Gradient<A>: Copy {
@@ -189,6 +190,8 @@ pub(in crate::cpu) struct BackwardElements<'a, T> {
     x: Source<'a, T>,
     dy: Source<'a, T>,
     residual: Option<Source<'a, T>>,
+    /// What `dy` passes, in place of the activation.
+    mask: Option<Mask<'a>>,
     /// What is added to `dx`.
     dstream: Option<Source<'a, T>>,
     dx: Option<Dest<'a, T>>,
@@ -215,6 +218,7 @@ impl<'a, T: Element> BackwardElements<'a, T> {
             x,
             dy,
             residual,
+            mask: None,
             dstream,
             dx,
             dresidual,
@@ -223,6 +227,11 @@ impl<'a, T: Element> BackwardElements<'a, T> {
             vectors,
             lookahead,
         }
+    }
+
+    /// With a mask that `dy` passes, in place of the activation.
+    pub(in crate::cpu) fn masked(self, mask: Option<Mask<'a>>) -> BackwardElements<'a, T> {
+        BackwardElements { mask, ..self }
     }
 
     /// Whether anything is written for each element.
@@ -305,11 +314,11 @@ impl<'a, T: Element> BackwardElements<'a, T> {
                 }
             };
         }
-        match (self.activation, residual) {
-            (Activation::Identity, _) => visitor.visit(computed!(NoResidual, Identity), results),
-            (Activation::Relu, None) => visitor.visit(computed!(NoResidual, Relu), results),
-            (Activation::Relu, Some(residual)) => visitor.visit(computed!(residual, Relu), results),
-            (activation, residual) => {
+        match (self.activation, residual, &self.mask) {
+            (Activation::Identity, ..) => visitor.visit(computed!(NoResidual, Identity), results),
+            (Activation::Relu, None, None) => visitor.visit(computed!(NoResidual, Relu), results),
+            (Activation::Relu, Some(residual), None) => visitor.visit(computed!(residual, Relu), results),
+            (activation, residual, mask) => {
                 let (xhat, g, z) = (&mut xhat[..at.1], &mut g[..at.1], &mut z[..at.1]);
                 for (row, n) in normalizers.iter().enumerate() {
                     let start = row * len;
@@ -319,14 +328,20 @@ impl<'a, T: Element> BackwardElements<'a, T> {
                     }
                     let (xhat, z) = (&xhat[start..start + len], &mut z[start..start + len]);
                     match residual {
+                        _ if mask.is_some() => {}
                         None => preactivation(xhat, a, NoResidual, z),
                         Some(residual) => preactivation(xhat, a, Residual::<T::Acc>::part(residual, start, len), z),
                     }
                 }
-                for (g, dy) in g.iter_mut().zip(dy) {
-                    *g = dy.to_acc();
+                match mask {
+                    Some(mask) => mask.pass(at.0, dy, g),
+                    None => {
+                        for (g, dy) in g.iter_mut().zip(dy) {
+                            *g = dy.to_acc();
+                        }
+                        self.vectors.run(Deactivate { activation, z, g });
+                    }
                 }
-                self.vectors.run(Deactivate { activation, z, g });
                 let all = Prepared { xhat, g };
                 visitor.visit(PreparedRows { all, len }, results);
             }

@@ -192,7 +192,7 @@ fn statistics<'a>(running: &Option<Running<View<'a>, ViewMut<'a>>>) -> [Named<'a
 }
 
 /// Every argument under its name.
-fn forward_places<'a>(a: &Forward<'a>) -> [Named<'a>; 11] {
+fn forward_places<'a>(a: &Forward<'a>) -> [Named<'a>; 12] {
     let [x, y] = through(["x", "y"], &a.data);
     let [added, stream] = match &a.stream {
         Some(stream) => through(["residual", "stream"], stream),
@@ -205,6 +205,7 @@ fn forward_places<'a>(a: &Forward<'a>) -> [Named<'a>; 11] {
         read("weight", &a.weight),
         read("bias", &a.bias),
         read("residual", &a.residual),
+        written("mask", &a.mask),
         added,
         stream,
         running_mean,
@@ -215,7 +216,7 @@ fn forward_places<'a>(a: &Forward<'a>) -> [Named<'a>; 11] {
 }
 
 /// Every argument under its name.
-fn backward_places<'a>(a: &Backward<'a>) -> [Named<'a>; 14] {
+fn backward_places<'a>(a: &Backward<'a>) -> [Named<'a>; 15] {
     let [dy, dx] = through(["dy", "dx"], &a.data);
     let [running_mean, running_var] = statistics(&a.running);
     [
@@ -225,6 +226,7 @@ fn backward_places<'a>(a: &Backward<'a>) -> [Named<'a>; 14] {
         read("weight", &a.weight),
         read("bias", &a.bias),
         read("residual", &a.residual),
+        read("mask", &a.mask),
         read("dstream", &a.dstream),
         running_mean,
         running_var,

@@ -291,6 +291,9 @@ impl<'a> Rows<'a> {
         let (dtype, backward) = (desc.get_dtype(), desc.get_pass().is_backward());
         let given = desc.uses_running_statistics();
         let oldest = ROWS.iter().filter(|module| module.data == dtype.name());
+        if desc.has_mask() {
+            return Err("its kernels have no mask".into());
+        }
         let Some(needs) = oldest.map(|module| module.compute_capability).min() else {
             return Err(format!("there are no kernels of {dtype}"));
         };
@@ -368,6 +371,7 @@ impl<'a> Rows<'a> {
                 Class::Plain => 0,
                 Class::Piecewise => 1,
                 Class::Any => 2,
+                Class::Masked => 3,
             };
             (class, !self.may_be_by_run(&kernel.key))
         });

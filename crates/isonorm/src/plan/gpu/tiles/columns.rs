@@ -40,15 +40,20 @@ fn listed(problem: &Problem<'_>) -> Option<&'static Listed> {
     let is_column = problem.inner == 1 && problem.batch == 1 && !problem.given && !problem.by_row;
     let fits = elements <= 1 << 30 && problem.line().is_multiple_of((VECTOR_BYTES / problem.bytes()).into());
     // What is added before an activation decides its slope.
-    let sees_residual =
-        problem.pass == Pass::Backward && problem.residual && problem.activation != Activation::Identity;
+    let sees_residual = problem.reads_residual() && problem.pass == Pass::Backward;
     if !is_column || !fits || sees_residual {
         return None;
     }
+    // What is added before a ReLU is loaded ahead, whether its mask is kept or not.
+    let masked = problem.masked || problem.residual && problem.activation == Activation::Relu;
     let suits = |listed: &&Listed| {
         let key = &listed.key;
         let is_there = key.needs() <= problem.gpu.compute_capability;
-        is_there && (key.pass, key.kind) == (problem.pass, Kind::Columns) && key.class.has(problem.activation)
+        let is_masked = key.class == Class::Masked;
+        is_there
+            && (key.pass, key.kind) == (problem.pass, Kind::Columns)
+            && key.class.has(problem.activation)
+            && is_masked == masked
     };
     super::listed()
         .iter()
@@ -119,9 +124,16 @@ fn nanoseconds(problem: &Problem<'_>, listed: &Listed, tiling: &Tiling, (teams, 
     let (key, gpu) = (&listed.key, problem.gpu);
     // Of all teams at once, an access of each thread.
     let access = u64::from(teams * tiling.blocks) * u64::from(THREADS * VECTOR_BYTES);
+    let (accesses, passing) = (u64::from(tiling.accesses), u64::from(passing(tiling, key.at_once)));
     let read = u64::from(key.tensors());
-    let moved = (read + 1 + u64::from(problem.residual)) * u64::from(tiling.accesses) * access;
-    let again = read * u64::from(passing(tiling, key.at_once)) * access;
+    let mask = |accesses: u64| if problem.masked { accesses * access / 16 } else { 0 };
+    let moved = (read + 1 + u64::from(problem.residual)) * accesses * access + mask(accesses);
+    let again = read * passing * access
+        + if problem.pass == Pass::Backward {
+            mask(passing)
+        } else {
+            0
+        };
     let cached = again.min(gpu.l2_bytes as u64 * COLUMNS.cached / 100);
     let hundredths = moved * 100 + cached * COLUMNS.again[0] + (again - cached) * COLUMNS.again[1];
     let memory = hundredths as f64 / share as f64 / gpu.copy_bytes_per_second * 1e9;

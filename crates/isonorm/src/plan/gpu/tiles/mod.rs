@@ -81,6 +81,8 @@ struct Problem<'a> {
     activation: Activation,
     /// Whether a tensor is added before the activation.
     residual: bool,
+    /// Whether the activation's mask is written, or read.
+    masked: bool,
     batch: u64,
     rows: u64,
     kept: u32,
@@ -107,7 +109,10 @@ pub(super) struct Plans {
 /// All shapes, or why there are none.
 pub(super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties) -> Result<Plans, String> {
     let problem = Problem::of(desc, g, gpu)?;
-    let elements = shapes::choices(&problem, Width::Element);
+    let elements = match problem.masked {
+        true => Err("a thread writes whole bytes of a mask".into()),
+        false => shapes::choices(&problem, Width::Element),
+    };
     let mut aligned = columns::choices(&problem);
     match shapes::choices(&problem, Width::Vector).or_else(|_| elements.clone()) {
         Ok(choices) => aligned.extend(choices),
@@ -143,7 +148,7 @@ impl<'a> Problem<'a> {
                 "compute capability {has} is below {NEEDS}, which the kernels need"
             ));
         }
-        if g.outer == 1 && !(given && g.inner == 1) {
+        if g.outer == 1 && !(given && g.inner == 1) && !desc.has_mask() {
             return Err("groups are contiguous".into());
         }
         let narrow = |number: usize, of: &str| {
@@ -169,6 +174,7 @@ impl<'a> Problem<'a> {
             centred: desc.get_norm().is_centred(),
             activation: desc.get_activation(),
             residual: desc.has_residual(),
+            masked: desc.has_mask(),
             batch: g.batch as u64,
             rows: g.outer as u64,
             kept,
@@ -183,6 +189,14 @@ impl<'a> Problem<'a> {
 
     fn bytes(&self) -> u32 {
         self.dtype.bytes() as u32
+    }
+
+    /// Whether what is added before the activation has to be read.
+    fn reads_residual(&self) -> bool {
+        match self.pass {
+            Pass::Forward => self.residual,
+            Pass::Backward => self.residual && !self.masked && self.activation != Activation::Identity,
+        }
     }
 
     /// Elements of a row of memory.
@@ -201,7 +215,7 @@ impl<'a> Problem<'a> {
         };
         let suits = |listed: &&Listed| {
             let key = &listed.key;
-            (key.pass, key.kind, key.width) == (self.pass, kind, width) && key.class.has(self.activation)
+            (key.pass, key.kind, key.width) == (self.pass, kind, width) && self.suits(key.class, self.masked)
         };
         listed()
             .iter()
@@ -210,7 +224,14 @@ impl<'a> Problem<'a> {
                 Class::Plain => 0,
                 Class::Piecewise => 1,
                 Class::Any => 2,
+                Class::Masked => 3,
             })
+    }
+
+    /// Whether kernels of a class do it, which have to be masked ones or must not be.
+    fn suits(&self, class: Class, masked: bool) -> bool {
+        let is_masked = self.pass == Pass::Backward && masked;
+        class.has(self.activation) && (class == Class::Masked) == is_masked
     }
 
     /// The kernel, alone, in blocks with tiles so divided.
@@ -292,8 +313,7 @@ fn schedule(problem: &Problem<'_>, choice: &shapes::Choice) -> Schedule {
     };
     let tensors = match problem.pass {
         Pass::Forward => 1,
-        Pass::Backward if listed.key.class != Class::Plain && problem.residual => 3,
-        Pass::Backward => 2,
+        Pass::Backward => 2 + u128::from(problem.reads_residual()),
     };
     let bytes = u128::from(group * u64::from(problem.kept) * problem.batch * u64::from(problem.bytes()));
     let again_bytes = (tensors * bytes * not_kept / u128::from(tiling.accesses)) as u64;

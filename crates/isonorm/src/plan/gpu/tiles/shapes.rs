@@ -155,7 +155,11 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
         let room = room.checked_sub(listed.key.head_bytes(&tiling, problem.bytes()))?;
         Some(room / access_bytes)
     };
-    let read = u64::from(listed.key.tensors().min(2));
+    // Read before and behind the statistics, if it is not kept; and read or written once.
+    let (both, once) = match problem.pass {
+        Pass::Forward => (1, 1 + u64::from(problem.residual)),
+        Pass::Backward => (2 + u64::from(problem.reads_residual()), 1 + u64::from(problem.residual)),
+    };
     let mut best: Vec<(u32, Choice)> = Vec::new();
     for at_once in 1..=most_at_once.min(TILES.blocks_per_sm) {
         let resident = at_once * problem.gpu.sms;
@@ -173,8 +177,8 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
             // Two tiles where both are held, and there are two.
             let slots = if own <= holds / 2 && steps > 1 { 2 } else { 1 };
             let kept = own.min(holds);
-            // Read once or twice, and written once, by all blocks that share a multiprocessor's part of the memory's speed.
-            let moved = u64::from(at_once) * ((read + 1) * u64::from(own) + read * u64::from(own - kept));
+            // By all blocks that share a multiprocessor's part of the memory's speed.
+            let moved = u64::from(at_once) * ((both + once) * u64::from(own) + both * u64::from(own - kept));
             let waits = TILES.step
                 + u64::from(blocks) * TILES.block
                 + u64::from(tiling.units()) * TILES.unit
