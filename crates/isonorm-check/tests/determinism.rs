@@ -100,6 +100,7 @@ fn expected(case: &Case) -> Vec<Expected> {
 }
 
 /// The same logical tensors in channels-first memory conform to what channels-last may be, element by element.
+/// Problems that only one layout has (runs of a mask are multiples of 16 bytes) are left out.
 fn layouts_agree_on(engine: &mut dyn Engine) {
     let mut compared = 0;
     for case in cases(&["smoke"])
@@ -110,6 +111,9 @@ fn layouts_agree_on(engine: &mut dyn Engine) {
             desc: case.desc.layout(layout),
             ..case
         });
+        if first.desc.check().is_err() || last.desc.check().is_err() {
+            continue;
+        }
         let outputs = match Inputs::of(&first).try_run(engine, &first.desc) {
             Err(Error::Unsupported { .. }) => continue,
             ran => ran.unwrap_or_else(|error| panic!("{first}: {error}")),

@@ -67,11 +67,14 @@ impl Maker<'_> {
         has.then(|| self.like_x(Role::Residual))
     }
 
-    /// Any bits.
+    /// Any bits, the same for an element in every layout.
     fn mask(&self) -> Option<TensorData> {
         let desc = &self.case.desc;
-        let mut rng = random(self.case.seed, Role::Mask);
-        desc.has_mask().then(|| mask::from_bits(desc, |_| rng.random_bool(0.5)))
+        desc.has_mask().then(|| {
+            let mut rng = random(self.case.seed, Role::Mask);
+            let logical: Vec<bool> = (0..self.index.group.len()).map(|_| rng.random_bool(0.5)).collect();
+            mask::from_bits(desc, |i| logical[self.index.logical(i)])
+        })
     }
 
     /// Statistics that the data could have had.

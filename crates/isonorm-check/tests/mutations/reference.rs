@@ -1,6 +1,7 @@
 //! A plain engine in `f64` with one mistake.
 
 use isonorm::{Activation, DType, Norm, NormDesc, Result, TensorData, bf16};
+use isonorm_check::data::mask;
 use isonorm_check::oracle::{Index, activation};
 use isonorm_check::{BackwardInputs, Engine, ForwardInputs, Output, Outputs, Running};
 
@@ -41,6 +42,10 @@ pub enum Mistake {
     NoDstream,
     /// ReLU passes gradients at 0.
     ReluAtZero,
+    /// Two of a mask's elements have each other's bit.
+    MaskSwapped,
+    /// The mask is of what the residual is added to.
+    MaskWithoutResidual,
     /// dx without the x̂ term.
     NoXhatTerm,
     /// dx without the mean of g.
@@ -168,6 +173,20 @@ impl Reference {
         (slope, activation::value(f, z))
     }
 
+    /// 1 for each element of `y` that is not 0, and 0 for others.
+    fn mask(&self, y: &TensorData, residual: Option<&[f64]>) -> TensorData {
+        let without = |(i, y): (usize, f64)| match residual {
+            Some(r) if self.is(Mistake::MaskWithoutResidual) => y - r[i] > 0.0,
+            _ => y != 0.0,
+        };
+        let mut bits: Vec<bool> = y.to_f64().into_iter().enumerate().map(without).collect();
+        if self.is(Mistake::MaskSwapped) {
+            bits.chunks_exact_mut(2).for_each(|pair| pair.swap(0, 1));
+        }
+        let numbers: Vec<f64> = bits.into_iter().map(|bit| f64::from(u8::from(bit))).collect();
+        TensorData::from_f64(y.dtype(), &numbers)
+    }
+
     fn stored(&self, dtype: DType, mut values: Vec<f64>) -> TensorData {
         if self.is(Mistake::Truncated) && dtype == DType::Bf16 {
             values
@@ -230,7 +249,7 @@ impl Engine for Reference {
             normalizers[next].mean = f64::NAN;
         }
         let [weight, bias] = [&inputs.weight, &inputs.bias].map(values);
-        let y = (0..x.len())
+        let y: Vec<f64> = (0..x.len())
             .map(|i| {
                 let (n, p) = (&normalizers[index.group[i]], self.parameter(&index, i));
                 let xhat = (x[i] - n.mean) * n.rstd;
@@ -238,8 +257,12 @@ impl Engine for Reference {
                 self.pointwise(desc, z, residual.as_ref().map_or(0.0, |r| r[i])).1
             })
             .collect();
+        let y = self.stored(desc.get_dtype(), y);
         let mut outputs = Outputs::default();
-        outputs.tensors.push((Output::Y, self.stored(desc.get_dtype(), y)));
+        if desc.has_mask() {
+            outputs.tensors.push((Output::Mask, self.mask(&y, residual.as_deref())));
+        }
+        outputs.tensors.push((Output::Y, y));
         outputs.tensors.extend(stream.map(|stream| (Output::Stream, stream)));
         if let Some((mean, rstd)) = inputs.saved {
             let of = |f: fn(&Normalizer) -> f64| normalizers.iter().map(f).collect();
@@ -297,6 +320,11 @@ impl Engine for Reference {
         let is_given = given.is_some();
         let normalizers: Vec<Normalizer> = given.unwrap_or_else(|| (0..index.groups()).map(saved).collect());
         let [weight, bias, residual] = [&inputs.weight, &inputs.bias, &inputs.residual].map(values);
+        let bits = inputs.mask.as_ref().map(|mask| mask::to_bits(mask, x.len()));
+        let passes = |i: usize| {
+            let i = if self.is(Mistake::MaskSwapped) { i ^ 1 } else { i };
+            bits.as_ref().map(|bits| bits.get(i).copied().unwrap_or(false))
+        };
         let mut dz = vec![0.0; x.len()];
         let (mut g, mut xhat) = (dz.clone(), dz.clone());
         let mut terms = vec![Vec::new(); index.parameters];
@@ -305,7 +333,10 @@ impl Engine for Reference {
             let w = weight.as_ref().map_or(1.0, |w| w[p]);
             xhat[i] = (x[i] - n.mean) * n.rstd;
             let z = xhat[i] * w + bias.as_ref().map_or(0.0, |b| b[p]);
-            let slope = self.pointwise(desc, z, residual.as_ref().map_or(0.0, |r| r[i])).0;
+            let slope = match passes(i) {
+                Some(bit) => f64::from(u8::from(bit)),
+                None => self.pointwise(desc, z, residual.as_ref().map_or(0.0, |r| r[i])).0,
+            };
             dz[i] = dy[i] * slope;
             g[i] = dz[i] * w;
             let of_parameter = if self.is(Mistake::GradientPastActivation) {

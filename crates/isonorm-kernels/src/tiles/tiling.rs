@@ -116,7 +116,7 @@ pub(super) struct Walk<'a, S> {
 
 impl<'a, S: Spec> Walk<'a, S> {
     /// Whether a tile may be one group, whose accesses threads take in turn.
-    const TURNS: bool = S::ONE || matches!(S::Access::WIDTH, Width::Element);
+    const TURNS: bool = S::ONE || S::GIVEN || matches!(S::Access::WIDTH, Width::Element);
 
     #[inline(always)]
     pub fn new<T: Data>(tiling: &'a Tiling) -> Self {
@@ -139,7 +139,7 @@ impl<'a, S: Spec> Walk<'a, S> {
             (all.saturating_sub(first) + (step.get() - 1)) / step
         };
         let (start, step, own) = match NonZero::new(tiling.lanes) {
-            // Of vectors it is known which.
+            // Of vectors it is known which, but where statistics are given.
             lanes if !Self::TURNS || !S::ONE && lanes.is_some() => {
                 let lanes = lanes.unwrap_or(NonZero::<u32>::MIN);
                 let rows = THREADS / lanes;

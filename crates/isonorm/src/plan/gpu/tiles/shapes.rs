@@ -254,12 +254,12 @@ fn tile(problem: &Problem<'_>, elements: u32, wanted: u32) -> Result<[u32; 2], S
     }
     let most = THREADS * elements;
     if unit > most {
-        return match elements {
-            1 => Ok([inner, 0]),
-            _ => Err(format!(
-                "groups of {inner} neighbouring elements that fill no accesses are too long"
-            )),
-        };
+        if whole || elements == 1 {
+            return Ok([inner, 0]);
+        }
+        return Err(format!(
+            "groups of {inner} neighbouring elements that fill no accesses are too long"
+        ));
     }
     let wanted = (wanted / bytes).div_ceil(unit).next_power_of_two();
     let most = most.min(MOST_UNITS.saturating_mul(problem.run)).max(unit);
