@@ -56,11 +56,12 @@ impl F16 {
     }
 
     /// The bits of two numbers as [`from_f32`](F16::from_f32) rounds them, `low` in the lower half: as a little-endian
-    /// machine has them in memory. One instruction on a GPU.
+    /// machine has them in memory; but every NaN is `0x7fff`. One instruction on a GPU.
     ///
     /// ```
     /// use isonorm_math::F16;
     /// assert_eq!(F16::pair_from_f32(1.0, -2.0), 0xc000_3c00);
+    /// assert_eq!(F16::pair_from_f32(f32::NAN, -f32::NAN), 0x7fff_7fff);
     /// ```
     #[inline(always)]
     pub fn pair_from_f32(low: f32, high: f32) -> u32 {
@@ -93,11 +94,12 @@ impl Bf16 {
     }
 
     /// The bits of two numbers as [`from_f32`](Bf16::from_f32) rounds them, `low` in the lower half: as a little-endian
-    /// machine has them in memory. One instruction on a GPU.
+    /// machine has them in memory; but every NaN is `0x7fff`. One instruction on a GPU.
     ///
     /// ```
     /// use isonorm_math::Bf16;
     /// assert_eq!(Bf16::pair_from_f32(1.0, -2.0), 0xc000_3f80);
+    /// assert_eq!(Bf16::pair_from_f32(f32::NAN, -f32::NAN), 0x7fff_7fff);
     /// ```
     #[inline(always)]
     pub fn pair_from_f32(low: f32, high: f32) -> u32 {

@@ -16,7 +16,8 @@ pub trait Data: Element<Acc = f32> + Word {
     /// Numbers rounded to 16 bytes.
     fn pack(numbers: Self::Lanes) -> [u32; 4];
 
-    /// Of numbers that are not below 0, whether they are other than 0: a bit each, the first lowest.
+    /// Of numbers that are not below 0, whether they are other than 0: a bit each, the first lowest. A NaN, which [`pack`](Self::pack) leaves
+    /// without a sign, is.
     fn positive(words: [u32; 4]) -> u32;
 
     /// The numbers whose bit is set, and 0 instead of others.
@@ -187,7 +188,7 @@ mod tests {
     fn masks_are_made_of_numbers_and_numbers_pass_masks() {
         let values = [1.0, 6e-8, f32::INFINITY, 65504.0];
         check::<f32, 4>(values);
-        let values = [1.0, 6e-8, f32::INFINITY, 65504.0, f32::NAN, 2.5, 3e-5, 7.0];
+        let values = [1.0, 6e-8, f32::INFINITY, 65504.0, -f32::NAN, 2.5, 3e-5, 7.0];
         check::<F16, 8>(values);
         check::<Bf16, 8>(values);
         let negative = [-1.0, -0.0, 1.0, -f32::INFINITY, 2.0, -3.0, 4.0, -5.0];

@@ -8,6 +8,8 @@ const F16_SHIFT: u32 = 13;
 const F16_INFINITY: u32 = 0x7c00;
 const F16_QUIET: u32 = 0x0200;
 const BF16_QUIET: u32 = 0x0040;
+/// The one NaN that GPUs convert to.
+const NAN: u16 = 0x7fff;
 
 #[inline(always)]
 pub(crate) fn f16_to_f32(bits: u16) -> f32 {
@@ -56,14 +58,20 @@ pub(crate) fn bf16_from_f32(value: f32) -> u16 {
     unsigned as u16
 }
 
-/// Two numbers rounded at once; `low` goes to the lower half.
+/// Two numbers rounded at once; `low` goes to the lower half. As GPUs have it, NaN has no sign.
 #[inline(always)]
 pub(crate) fn f16_pair_from_f32(low: f32, high: f32) -> u32 {
-    u32::from(f16_from_f32(low)) | u32::from(f16_from_f32(high)) << 16
+    pair(f16_from_f32, low, high)
 }
 
 /// As [`f16_pair_from_f32`].
 #[inline(always)]
 pub(crate) fn bf16_pair_from_f32(low: f32, high: f32) -> u32 {
-    u32::from(bf16_from_f32(low)) | u32::from(bf16_from_f32(high)) << 16
+    pair(bf16_from_f32, low, high)
+}
+
+#[inline(always)]
+fn pair(round: impl Fn(f32) -> u16, low: f32, high: f32) -> u32 {
+    let rounded = |value: f32| if value.is_nan() { NAN } else { round(value) };
+    u32::from(rounded(low)) | u32::from(rounded(high)) << 16
 }

@@ -3,7 +3,7 @@
 use isonorm_math::{Element, Real};
 
 use super::crew::Crew;
-use super::memory::{Bytes, Source};
+use super::memory::{Dest, Source};
 use crate::desc::MASK_SHARE;
 use crate::{View, ViewMut};
 
@@ -17,12 +17,12 @@ const fn elements<T>() -> usize {
 
 /// A mask that is read.
 #[derive(Clone, Copy)]
-pub(super) struct Mask<'a>(Bytes<'a>);
+pub(super) struct Mask<'a>(Source<'a, u8>);
 
 impl<'a> Mask<'a> {
     /// The view's bytes.
     pub(super) fn new(view: View<'a>) -> Mask<'a> {
-        Mask(Bytes::read_only(view))
+        Mask(Source::bytes(view))
     }
 
     /// Of the elements from `first` on: those of `dy` that have a bit, and 0 instead of others.
@@ -41,7 +41,7 @@ impl<'a> Mask<'a> {
 
 /// Writes the mask of `len` elements, which nobody writes any more.
 pub(super) fn write<T: Element>(y: Source<'_, T>, len: usize, mask: ViewMut<'_>, crew: &Crew) {
-    let (mask, of_byte) = (Bytes::new(mask), elements::<T>());
+    let (mask, of_byte) = (Dest::bytes(mask), elements::<T>());
     let used = len.div_ceil(of_byte);
     crew.for_each(used.div_ceil(AT_ONCE), |tasks| {
         for task in tasks {
@@ -49,7 +49,7 @@ pub(super) fn write<T: Element>(y: Source<'_, T>, len: usize, mask: ViewMut<'_>,
             let bytes = AT_ONCE.min(used - start);
             let y = y.slice(start * of_byte, (bytes * of_byte).min(len - start * of_byte));
             // SAFETY: these bytes are this task's.
-            let mask = unsafe { mask.slice_mut(start, bytes) };
+            let mask = unsafe { mask.slice(start, bytes) };
             for (byte, y) in mask.iter_mut().zip(y.chunks(of_byte)) {
                 let bits = y.iter().enumerate();
                 *byte = bits.fold(0, |bits, (k, y)| bits | u8::from(y.to_acc() != T::Acc::ZERO) << k);

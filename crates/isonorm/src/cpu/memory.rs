@@ -40,6 +40,28 @@ unsafe impl<T: Send> Send for Dest<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for Dest<'_, T> {}
 
+impl<T> Source<'_, T> {
+    /// Elements `start..start + len`.
+    #[inline(always)]
+    pub(super) fn slice(&self, start: usize, len: usize) -> &[T] {
+        assert!(start <= self.len && len <= self.len - start);
+        // SAFETY: in bounds (just checked) of initialized elements that live for 'a; nobody writes them while this borrow
+        // lives: out of place nobody at all, in place only this task, and it drops the borrow first.
+        unsafe { std::slice::from_raw_parts(self.ptr.add(start), len) }
+    }
+}
+
+impl<'a> Source<'a, u8> {
+    /// The view's bytes, whatever its type.
+    pub(super) fn bytes(view: View<'a>) -> Source<'a, u8> {
+        Source {
+            ptr: view.as_ptr(),
+            len: view.len() * view.dtype().bytes(),
+            lifetime: PhantomData,
+        }
+    }
+}
+
 impl<'a, T: Element> Source<'a, T> {
     /// The view's elements, whose type the caller has matched with `T`.
     pub(super) fn new(view: View<'a>) -> Source<'a, T> {
@@ -55,15 +77,6 @@ impl<'a, T: Element> Source<'a, T> {
         }
     }
 
-    /// Elements `start..start + len`.
-    #[inline(always)]
-    pub(super) fn slice(&self, start: usize, len: usize) -> &[T] {
-        assert!(start <= self.len && len <= self.len - start);
-        // SAFETY: in bounds (just checked) of initialized elements that live for 'a; nobody writes them while this borrow
-        // lives: out of place nobody at all, in place only this task, and it drops the borrow first.
-        unsafe { std::slice::from_raw_parts(self.ptr.add(start), len) }
-    }
-
     /// Where an element would be, which need not exist.
     #[inline(always)]
     pub(super) fn address(&self, index: usize) -> *const T {
@@ -74,6 +87,34 @@ impl<'a, T: Element> Source<'a, T> {
     #[inline(always)]
     pub(super) fn at(&self, index: usize) -> T::Acc {
         self.slice(index, 1)[0].to_acc()
+    }
+}
+
+impl<T> Dest<'_, T> {
+    /// Elements `start..start + len`.
+    ///
+    /// # Safety
+    /// No other task touches these elements, and this task holds no other borrow of them.
+    #[inline(always)]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "tasks share the destination and write disjoint elements"
+    )]
+    pub(super) unsafe fn slice(&self, start: usize, len: usize) -> &mut [T] {
+        assert!(start <= self.len && len <= self.len - start);
+        // SAFETY: in bounds (just checked), alive for 'a, and exclusive by this function's contract.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start), len) }
+    }
+}
+
+impl<'a> Dest<'a, u8> {
+    /// The view's bytes, whatever its type.
+    pub(super) fn bytes(view: ViewMut<'a>) -> Dest<'a, u8> {
+        Dest {
+            ptr: view.as_ptr(),
+            len: view.len() * view.dtype().bytes(),
+            lifetime: PhantomData,
+        }
     }
 }
 
@@ -105,21 +146,6 @@ impl<'a, T: Element> Dest<'a, T> {
             len: self.len,
             lifetime: PhantomData,
         }
-    }
-
-    /// Elements `start..start + len`.
-    ///
-    /// # Safety
-    /// No other task touches these elements, and this task holds no other borrow of them.
-    #[inline(always)]
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "tasks share the destination and write disjoint elements"
-    )]
-    pub(super) unsafe fn slice(&self, start: usize, len: usize) -> &mut [T] {
-        assert!(start <= self.len && len <= self.len - start);
-        // SAFETY: in bounds (just checked), alive for 'a, and exclusive by this function's contract.
-        unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start), len) }
     }
 }
 
@@ -232,62 +258,6 @@ impl<'a> Numbers<'a> {
                 unsafe { self.set(start + i, *value) };
             }
         }
-    }
-}
-
-/// Bytes, whatever type of elements the view has: all of them are written, or read, as bytes.
-#[derive(Clone, Copy)]
-pub(super) struct Bytes<'a> {
-    ptr: *mut u8,
-    len: usize,
-    lifetime: PhantomData<&'a mut [u8]>,
-}
-
-// SAFETY: tasks write disjoint bytes.
-unsafe impl Send for Bytes<'_> {}
-// SAFETY: as above.
-unsafe impl Sync for Bytes<'_> {}
-
-impl<'a> Bytes<'a> {
-    /// Bytes that are only read.
-    pub(super) fn read_only(view: View<'a>) -> Bytes<'a> {
-        Bytes {
-            ptr: view.as_ptr().cast_mut(),
-            len: view.len() * view.dtype().bytes(),
-            lifetime: PhantomData,
-        }
-    }
-
-    /// Bytes that are read and written.
-    pub(super) fn new(view: ViewMut<'a>) -> Bytes<'a> {
-        Bytes {
-            ptr: view.as_ptr(),
-            len: view.len() * view.dtype().bytes(),
-            lifetime: PhantomData,
-        }
-    }
-
-    /// Bytes `start..start + len`.
-    #[inline(always)]
-    pub(super) fn slice(&self, start: usize, len: usize) -> &[u8] {
-        assert!(start <= self.len && len <= self.len - start);
-        // SAFETY: in bounds (just checked) of initialized elements without padding, which live for 'a; nobody writes what is only read.
-        unsafe { std::slice::from_raw_parts(self.ptr.add(start), len) }
-    }
-
-    /// Bytes `start..start + len`.
-    ///
-    /// # Safety
-    /// They were made by [`Bytes::new`], no other task touches these, and this task holds no other borrow of them.
-    #[inline(always)]
-    #[expect(
-        clippy::mut_from_ref,
-        reason = "tasks share the destination and write disjoint bytes"
-    )]
-    pub(super) unsafe fn slice_mut(&self, start: usize, len: usize) -> &mut [u8] {
-        assert!(start <= self.len && len <= self.len - start);
-        // SAFETY: in bounds (just checked), alive for 'a, and exclusive by this function's contract; any byte is part of an element.
-        unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start), len) }
     }
 }
 

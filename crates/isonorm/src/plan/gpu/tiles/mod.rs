@@ -215,7 +215,7 @@ impl<'a> Problem<'a> {
         };
         let suits = |listed: &&Listed| {
             let key = &listed.key;
-            (key.pass, key.kind, key.width) == (self.pass, kind, width) && self.suits(key.class, self.masked)
+            (key.pass, key.kind, key.width) == (self.pass, kind, width) && self.suits(key.class)
         };
         listed()
             .iter()
@@ -229,8 +229,8 @@ impl<'a> Problem<'a> {
     }
 
     /// Whether kernels of a class do it, which have to be masked ones or must not be.
-    fn suits(&self, class: Class, masked: bool) -> bool {
-        let is_masked = self.pass == Pass::Backward && masked;
+    fn suits(&self, class: Class) -> bool {
+        let is_masked = self.pass == Pass::Backward && self.masked;
         class.has(self.activation) && (class == Class::Masked) == is_masked
     }
 
