@@ -3,7 +3,7 @@
 
     python bench/plot_sweep.py bench/records/2026-11-23-h200-sweep.json docs/sweep.svg
 
-Any Python with matplotlib will do.
+Any Python with matplotlib and PyTorch will do; problem strings are read by what also computes them in PyTorch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ try:
 
     from problems import Problem
 except ImportError as error:
-    sys.exit(f"error: {error}; run this with a Python that has matplotlib (pip install matplotlib)")
+    sys.exit(f"error: {error}; run this with a Python that has matplotlib and PyTorch (pip install matplotlib torch)")
 
 GOAL = 1.4
 
