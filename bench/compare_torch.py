@@ -306,11 +306,12 @@ def run(options: argparse.Namespace) -> None:
             continue
         rows.append(row)
         print_row(row, width, options)
+        # Behind each case: a run that is cut off leaves what it measured.
+        if options.save:
+            save(options.save, rows, options)
     if not rows:
         raise Failure("isonorm has no kernel for any of the cases")
     print_summary(rows)
-    if options.save:
-        save(options.save, rows, options)
 
 
 def main() -> int:

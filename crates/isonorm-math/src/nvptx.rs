@@ -15,6 +15,18 @@ pub(crate) fn about_reciprocal(x: f32) -> f32 {
     result
 }
 
+/// The greater of this and 0; a NaN of a NaN.
+#[inline(always)]
+pub(crate) fn ramp(x: f32) -> f32 {
+    let result: f32;
+    // SAFETY: reads and writes the named registers only.
+    unsafe {
+        asm!("max.NaN.f32 {}, {}, 0f00000000;", out(reg32) result, in(reg32) x,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    result
+}
+
 #[inline(always)]
 pub(crate) fn f16_to_f32(bits: u16) -> f32 {
     let result: f32;

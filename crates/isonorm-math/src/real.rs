@@ -96,6 +96,21 @@ pub trait Real:
         if self > other { self } else { other }
     }
 
+    /// The greater of this and 0: +0 of −0, and a NaN of a NaN.
+    ///
+    /// ```
+    /// use isonorm_math::Real;
+    ///
+    /// assert_eq!(Real::ramp(-1.0f32), 0.0);
+    /// assert_eq!(Real::ramp(-0.0f32).to_bits(), 0);
+    /// assert!(Real::ramp(f32::NAN).is_nan());
+    /// ```
+    #[inline(always)]
+    fn ramp(self) -> Self {
+        // Adding 0 changes −0 only, but a value that is kept as it was would make a loop store under a mask, which is slow.
+        Self::ZERO.max(self) + Self::ZERO
+    }
+
     /// Whether the number is neither infinite nor NaN.
     fn is_finite(self) -> bool;
 
@@ -126,8 +141,10 @@ pub trait Real:
 }
 
 macro_rules! real {
-    ($type:ident) => {
+    ($type:ident $($own:item)*) => {
         impl Real for $type {
+            $($own)*
+
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const HALF: Self = 0.5;
@@ -221,5 +238,11 @@ macro_rules! real {
     };
 }
 
-real!(f32);
+real!(f32
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn ramp(self) -> Self {
+        crate::nvptx::ramp(self)
+    }
+);
 real!(f64);

@@ -1,7 +1,7 @@
 //! One problem on a GPU and its floor, in turns: graphs of many calls, timed by the GPU's clock between two events. Calls
 //! take turns with several sets of tensors, so that none finds its own in the second-level cache.
 //!
-//! The floor is the driver's copy of `x` to `y`, scaled to the compulsory bytes.
+//! The floor is the driver's copy of `x` to `y`, in whole pages, scaled to the compulsory bytes.
 
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,8 @@ const SHORTEST_CALL: f64 = 2e-6;
 /// Calls that the host makes in a row to be timed: fewer than fill the queue of a stream, which would make it wait.
 const HOST_CALLS: u32 = 100;
 const HOST_SAMPLES: usize = 15;
+/// What the driver copies is a multiple of so many bytes, where there are as many: on an H200 others take half as long again.
+const COPY_BYTES: usize = 8192;
 
 /// Measures a problem and its floor for at least this time.
 pub(super) fn measure(desc: &NormDesc, stream: &Stream, host: &Device, min_time: Duration) -> Result<Row> {
@@ -70,8 +72,9 @@ fn measure_as(plan: &Plan, stream: &Stream, host: &Device, min_time: Duration) -
     let rounds = (GRAPH_SECONDS / plan.copy_seconds().max(SHORTEST_CALL) / sets as f64).ceil() as usize;
     // The graphs are dropped before the tensors that they work on.
     let problem = Recorded::new(stream, &mut calls, rounds, GpuCall::run)?;
-    let copy = Recorded::new(stream, &mut calls, rounds, GpuCall::copy)?;
-    let copied = 2 * (g.elements() * desc.get_dtype().bytes()) as u64;
+    let of_copy = copy_elements(g.elements(), desc.get_dtype().bytes());
+    let copy = Recorded::new(stream, &mut calls, rounds, |call| call.copy(of_copy))?;
+    let copied = 2 * (of_copy * desc.get_dtype().bytes()) as u64;
     let scale = bytes as f64 / copied as f64;
 
     let (mut times, mut floors) = (Vec::new(), Vec::new());
@@ -100,6 +103,16 @@ fn measure_as(plan: &Plan, stream: &Stream, host: &Device, min_time: Duration) -
             alternative: None,
         }),
     })
+}
+
+/// How many elements of so many bytes the driver copies.
+fn copy_elements(elements: usize, bytes: usize) -> usize {
+    let page = COPY_BYTES / bytes;
+    if elements < page {
+        elements
+    } else {
+        elements / page * page
+    }
 }
 
 /// How many sets of tensors there are.
@@ -154,7 +167,7 @@ fn host_seconds(desc: &NormDesc, stream: &Stream, call: &mut GpuCall) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use super::sets;
+    use super::{copy_elements, sets};
 
     #[test]
     fn sets_exceed_the_cache_and_fit_the_memory() {
@@ -164,5 +177,12 @@ mod tests {
         assert_eq!(sets(100, l2, free), 256);
         assert_eq!(sets(8 << 20, l2, 64 << 20), 4);
         assert_eq!(sets(0, l2, 0), 1);
+    }
+
+    #[test]
+    fn the_driver_copies_whole_pages() {
+        assert_eq!(copy_elements(214 * 256 * 35 * 35, 2), 214 * 256 * 35 * 35 / 4096 * 4096);
+        assert_eq!(copy_elements(1 << 20, 4), 1 << 20);
+        assert_eq!(copy_elements(100, 4), 100);
     }
 }

@@ -60,9 +60,13 @@ impl GpuCall {
         }
     }
 
-    /// Puts a copy of the input to the output into the stream: the same bytes without arithmetic.
-    pub(crate) fn copy(&mut self) -> isonorm::Result<()> {
-        self.stream.copy(self.inputs.x.view(), self.outputs.main.view_mut())
+    /// Puts a copy of the first elements of the input to the output into the stream: bytes without arithmetic.
+    pub(crate) fn copy(&mut self, elements: usize) -> isonorm::Result<()> {
+        let (from, to) = (self.inputs.x.view(), self.outputs.main.view_mut());
+        match (from.get(0..elements), to.get(0..elements)) {
+            (Some(from), Some(to)) => self.stream.copy(from, to),
+            _ => unreachable!("there are {elements} elements"),
+        }
     }
 
     /// The results, when they are there.

@@ -48,6 +48,8 @@ pub unsafe extern "ptx-kernel" fn simt_alone(from: *const u32, to: *mut u32) {
         simt::store_16(to.cast(), simt::load_16(from.cast()) + simt::load_16_keep(from.cast()));
         simt::store_8(to.cast(), simt::load_8(from.cast()));
         simt::store_8_again(to.cast(), simt::load_8_again(from.cast()));
+        simt::store_32_some(to, [a, b, c, d], e);
+        simt::store_16_some(to.cast(), [a, b, c, d], e);
     }
 }
 
@@ -63,6 +65,7 @@ pub unsafe extern "ptx-kernel" fn simt_asynchronous(from: *const u32, counter: *
     // SAFETY: the caller's.
     unsafe {
         simt::copy_async(place, from);
+        simt::copy_async_some(place.offset(4), from, 12);
         simt::copy_commit();
         simt::copy_wait::<0>();
         if simt::thread_index() == 0 {
@@ -75,7 +78,9 @@ pub unsafe extern "ptx-kernel" fn simt_asynchronous(from: *const u32, counter: *
             simt::counter_wait(counter, simt::grid_blocks());
             simt::message_send(counter, [3, 4], 5);
             simt::message_send(counter, simt::message_wait::<u32>(counter, 5), 6);
+            let seen = simt::message_look(counter);
             let [first, _] = simt::messages_wait::<u32, 2>([counter; 2], 6);
+            simt::message_send(counter, simt::message_seen::<u32>(seen, counter, 6), 6);
             simt::message_send(counter, first, 7);
         }
     }

@@ -3,7 +3,7 @@
 #![allow(unused_imports, reason = "each module uses some of what the list names")]
 
 use super::Element;
-use crate::rows::access::{Elements, Vectors};
+use crate::rows::access::{Elements, Ragged, Vectors};
 use crate::rows::backward::{self, by_run, gradients_later, segmented, segmented_later};
 use crate::rows::epilogue::{Any, Piecewise, Plain};
 use crate::rows::forward::{self, Of, later};

@@ -17,6 +17,8 @@ pub(crate) struct Copy {
 pub(crate) enum Source {
     /// This address of global memory.
     Global(usize),
+    /// So many bytes from this address of global memory on, and zeros.
+    GlobalSome(usize, u32),
     /// A thread that has sent it.
     Thread([u8; 8], Message),
 }

@@ -193,12 +193,32 @@ impl<'a> World<'a> {
 
     /// Starts a copy to the shared memory of block `owner`, as thread `thread` of block `block`.
     fn start(&self, owner: u32, (block, thread): (u32, u32), copy: Copy) -> Checked<()> {
-        if let Source::Global(address) = copy.from {
-            self.buffers.check_read(address, copy.bytes as usize)?;
+        match copy.from {
+            Source::Global(address) => self.buffers.check_read(address, copy.bytes as usize)?,
+            Source::GlobalSome(address, bytes) => self.check_some(address, bytes, copy)?,
+            Source::Thread(..) => {}
         }
         self.with_shared(owner, (block, thread), |shared, now| {
             shared.start_copy(copy.to, copy.bytes, now)
         })
+    }
+
+    /// Whether a copy of some of its bytes may be made.
+    fn check_some(&self, address: usize, bytes: u32, copy: Copy) -> Checked<()> {
+        if !address.is_multiple_of(16) {
+            return Err((
+                FaultKind::Misaligned,
+                format!("copy of {bytes} bytes from an address that is no multiple of 16"),
+            ));
+        }
+        if bytes > copy.bytes {
+            let detail = format!("copy of {bytes} bytes to a place for {}", copy.bytes);
+            return Err((FaultKind::OutOfBounds, detail));
+        }
+        match bytes {
+            0 => Ok(()),
+            _ => self.buffers.check_read(address, bytes as usize),
+        }
     }
 
     fn land(&self, block: u32, copies: Vec<Copy>, writer: Option<Access>) -> Checked<()> {
@@ -206,6 +226,8 @@ impl<'a> World<'a> {
             let mut data = vec![0; copy.bytes as usize];
             match copy.from {
                 Source::Global(address) => self.global_read(address, &mut data)?,
+                Source::GlobalSome(_, 0) => {}
+                Source::GlobalSome(address, bytes) => self.global_read(address, &mut data[..bytes as usize])?,
                 Source::Thread(sent, _) => data.copy_from_slice(&sent),
             }
             let shared = &mut self.blocks.borrow_mut()[block as usize].shared;

@@ -43,6 +43,13 @@ pub trait Data: Element<Acc = f32> + Word {
     ///
     /// `place` may be written.
     unsafe fn store(place: *mut Self, value: Self);
+
+    /// Writes the elements in 16 bytes whose bit is set.
+    ///
+    /// # Safety
+    ///
+    /// `place` may be written there.
+    unsafe fn store_some(place: *mut Self, words: [u32; 4], bits: u32);
 }
 
 impl Data for f32 {
@@ -93,6 +100,12 @@ impl Data for f32 {
     unsafe fn store(place: *mut f32, value: f32) {
         // SAFETY: the caller's.
         unsafe { simt::store_32(place.cast(), value.to_bits()) };
+    }
+
+    #[inline(always)]
+    unsafe fn store_some(place: *mut f32, words: [u32; 4], bits: u32) {
+        // SAFETY: the caller's.
+        unsafe { simt::store_32_some(place.cast(), words, bits) };
     }
 }
 
@@ -163,6 +176,12 @@ macro_rules! data_16 {
             unsafe fn store(place: *mut $type, value: $type) {
                 // SAFETY: the caller's.
                 unsafe { simt::store_16(place.cast(), value.0) };
+            }
+
+            #[inline(always)]
+            unsafe fn store_some(place: *mut $type, words: [u32; 4], bits: u32) {
+                // SAFETY: the caller's.
+                unsafe { simt::store_16_some(place.cast(), words, bits) };
             }
         }
     };

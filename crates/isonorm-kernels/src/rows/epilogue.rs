@@ -19,6 +19,14 @@ pub struct Told {
     slope: f32,
 }
 
+/// The code for an activation, where there is some for [`Told::IDENTITY`] alone, some for [`Told::RELU`], and some for all.
+#[derive(Clone, Copy)]
+pub(super) enum Apart {
+    Identity,
+    Relu,
+    Other,
+}
+
 /// The kernels that an activation is compiled into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
@@ -119,6 +127,29 @@ pub struct Any;
 pub struct Masked;
 
 impl Told {
+    /// Identity.
+    pub(super) const IDENTITY: Told = Told {
+        kind: kind::IDENTITY,
+        slope: 0.0,
+    };
+
+    /// ReLU.
+    pub(super) const RELU: Told = Told {
+        kind: kind::RELU,
+        slope: 0.0,
+    };
+
+    /// Which code it is for, where there is one for each of the usual piecewise ones, so that none is looked up for every access of a row.
+    #[inline(always)]
+    pub(super) fn apart<E: Epilogue>(self) -> Apart {
+        match self.kind {
+            _ if !matches!(E::CLASS, Class::Piecewise) => Apart::Other,
+            kind::IDENTITY => Apart::Identity,
+            kind::RELU => Apart::Relu,
+            _ => Apart::Other,
+        }
+    }
+
     #[inline(always)]
     fn leaky(self) -> LeakyRelu {
         LeakyRelu {

@@ -1,7 +1,7 @@
 //! What the host knows of a kernel: a [`Key`] says what it is for, and [`kernels`] has the functions to interpret.
 
 use super::Data;
-use super::access::{Access, Elements, Vectors, Width};
+use super::access::{Access, Elements, Ragged, Vectors, Width};
 use super::backward::by_run::by_run;
 use super::backward::gradients_later::gradients_later;
 use super::backward::segmented::segmented;
@@ -95,10 +95,7 @@ impl Key {
 
     /// Elements of an access.
     pub fn access_elements(&self, element_bytes: u32) -> u32 {
-        match self.width {
-            Width::Vector => 16 / element_bytes,
-            Width::Element => 1,
-        }
+        self.width.elements(element_bytes)
     }
 
     /// Threads of a team: of blocks of `threads`, so many of which share a row.
@@ -155,7 +152,7 @@ impl Key {
         let least = match self.width {
             Width::Vector if !columns.is_multiple_of(elements.into()) => return false,
             Width::Vector => most - team,
-            Width::Element => 0,
+            Width::Ragged | Width::Element => 0,
         };
         let block = threads.is_multiple_of(WARP) && (WARP..=self.max_threads()).contains(&threads);
         block && (self.is_long() || self.sharing == Sharing::Segmented || (least.max(1)..=most).contains(&accesses))
@@ -164,7 +161,7 @@ impl Key {
     /// Bytes that an access takes in shared memory.
     fn access_bytes(&self) -> u32 {
         match self.width {
-            Width::Vector => <Vectors>::KEPT_BYTES,
+            Width::Vector | Width::Ragged => <Vectors>::KEPT_BYTES,
             Width::Element => Elements::KEPT_BYTES,
         }
     }
@@ -253,6 +250,7 @@ impl Key {
         name += match self.sharing {
             Sharing::ByColumn => "",
             Sharing::ByRun => "_runs",
+            Sharing::Segmented if self.width == Width::Ragged => "_ragged",
             Sharing::Segmented => "_segments",
         };
         name += match (self.class, self.owner) {

@@ -34,6 +34,15 @@ pub(super) fn computed<N: Lanes>(numbers: N) -> N {
     numbers.map(|number| f32::from_bits(simt::opaque(number.to_bits())))
 }
 
+/// Sums of which each has some of what is added up.
+pub type FourSums = [f32; 4];
+
+/// The sum of four.
+#[inline(always)]
+pub(super) fn total([a, b, c, d]: FourSums) -> f32 {
+    (a + b) + (c + d)
+}
+
 /// The numbers of one access: one, four or eight.
 pub trait Lanes: Copy {
     /// How many numbers.
@@ -50,6 +59,12 @@ pub trait Lanes: Copy {
 
     /// `start` and the products with the lanes of `second`, added up in order.
     fn dot(self, second: Self, start: f32) -> f32;
+
+    /// Four sums with the lanes added to them in turn, so that few additions wait for the one before; [`total`] is all of them.
+    fn add_to(self, sums: FourSums) -> FourSums;
+
+    /// The same with the products with the lanes of `second`.
+    fn dot_to(self, second: Self, sums: FourSums) -> FourSums;
 
     /// The numbers `change(number)`.
     fn map(self, change: impl FnMut(f32) -> f32) -> Self;
@@ -120,6 +135,16 @@ impl Lanes for [f32; 1] {
     #[inline(always)]
     fn dot(self, second: Self, start: f32) -> f32 {
         Real::mul_add(self[0], second[0], start)
+    }
+
+    #[inline(always)]
+    fn add_to(self, [a, b, c, d]: FourSums) -> FourSums {
+        [a + self[0], b, c, d]
+    }
+
+    #[inline(always)]
+    fn dot_to(self, second: Self, [a, b, c, d]: FourSums) -> FourSums {
+        [self.dot(second, a), b, c, d]
     }
 
     #[inline(always)]
@@ -200,6 +225,20 @@ macro_rules! lanes {
                 let result = start;
                 $(let result = Real::mul_add(self[$lane], second[$lane], result);)*
                 result
+            }
+
+            #[inline(always)]
+            fn add_to(self, sums: FourSums) -> FourSums {
+                let mut sums = sums;
+                $(sums[$lane % 4] += self[$lane];)*
+                sums
+            }
+
+            #[inline(always)]
+            fn dot_to(self, second: Self, sums: FourSums) -> FourSums {
+                let mut sums = sums;
+                $(sums[$lane % 4] = Real::mul_add(self[$lane], second[$lane], sums[$lane % 4]);)*
+                sums
             }
 
             #[inline(always)]

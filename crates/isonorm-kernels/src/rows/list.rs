@@ -94,12 +94,23 @@ macro_rules! forward_kernels {
                 layer_block_v4_ahead: Centred, Block, Vectors<true>, 4, Segmented, Piecewise, false, true;
                 layer_block_v8_ahead: Centred, Block, Vectors<true>, 8, Segmented, Piecewise, false, true;
             }
+            "rows_forward_ragged_piecewise" by forward {
+                layer_block_v4_ahead: Centred, Block, Ragged, 4, Segmented, Piecewise, false, true;
+                layer_block_v8_ahead: Centred, Block, Ragged, 8, Segmented, Piecewise, false, true;
+            }
             "rows_forward_segments_any" by forward {
                 layer_block_v4_ahead: Centred, Block, Vectors<true>, 4, Segmented, Any, true, true;
+            }
+            "rows_forward_ragged_any" by forward {
+                layer_block_v4_ahead: Centred, Block, Ragged, 4, Segmented, Any, true, true;
             }
             "rows_forward_cluster_segments_piecewise" by forward {
                 layer_blocks_v4_ahead: Centred, Blocks, Vectors<true>, 4, Segmented, Piecewise, false, true;
                 layer_blocks_v8_ahead: Centred, Blocks, Vectors<true>, 8, Segmented, Piecewise, false, true;
+            }
+            "rows_forward_cluster_ragged_piecewise" by forward {
+                layer_blocks_v4_ahead: Centred, Blocks, Ragged, 4, Segmented, Piecewise, false, true;
+                layer_blocks_v8_ahead: Centred, Blocks, Ragged, 8, Segmented, Piecewise, false, true;
             }
             "rows_forward_cluster_segments_wide" by forward {
                 layer_blocks_v16_ahead: Centred, Blocks, Vectors<true>, 16, Segmented, Piecewise, false, true;
@@ -107,8 +118,14 @@ macro_rules! forward_kernels {
             "rows_forward_cluster_segments_any" by forward {
                 layer_blocks_v4_ahead: Centred, Blocks, Vectors<true>, 4, Segmented, Any, true, true;
             }
+            "rows_forward_cluster_ragged_any" by forward {
+                layer_blocks_v4_ahead: Centred, Blocks, Ragged, 4, Segmented, Any, true, true;
+            }
             "rows_forward_chip_segments_piecewise" by later {
                 layer_chip_v8_ahead: Centred, Chip, Vectors<true>, 8, Segmented, Piecewise, false, true;
+            }
+            "rows_forward_chip_ragged_piecewise" by later {
+                layer_chip_v8_ahead: Centred, Chip, Ragged, 8, Segmented, Piecewise, false, true;
             }
             "rows_long" by long {
                 layer_alone_v2: Centred, Alone, Vectors, 2, ByColumn, Any, true, true;
@@ -209,29 +226,57 @@ macro_rules! backward_kernels {
                 layer_block_v4_ahead: Centred, Block, Vectors<true>, 4, Segmented, Plain, false, true;
                 layer_block_v8_ahead: Centred, Block, Vectors<true>, 8, Segmented, Plain, false, true;
             }
+            "rows_backward_ragged_plain" by segmented {
+                layer_block_v4_ahead: Centred, Block, Ragged, 4, Segmented, Plain, false, true;
+                layer_block_v8_ahead: Centred, Block, Ragged, 8, Segmented, Plain, false, true;
+            }
             "rows_backward_segments_piecewise" by segmented {
                 layer_block_v4_ahead: Centred, Block, Vectors<true>, 4, Segmented, Piecewise, false, true;
                 layer_block_v8_ahead: Centred, Block, Vectors<true>, 8, Segmented, Piecewise, false, true;
             }
+            "rows_backward_ragged_piecewise" by segmented {
+                layer_block_v4_ahead: Centred, Block, Ragged, 4, Segmented, Piecewise, false, true;
+                layer_block_v8_ahead: Centred, Block, Ragged, 8, Segmented, Piecewise, false, true;
+            }
             "rows_backward_segments" by segmented {
                 layer_block_v2_ahead: Centred, Block, Vectors<true>, 2, Segmented, Any, true, true;
+            }
+            "rows_backward_ragged" by segmented {
+                layer_block_v2_ahead: Centred, Block, Ragged, 2, Segmented, Any, true, true;
             }
             "rows_backward_cluster_segments_plain" by segmented {
                 layer_blocks_v4_ahead: Centred, Blocks, Vectors<true>, 4, Segmented, Plain, false, true;
                 layer_blocks_v8_ahead: Centred, Blocks, Vectors<true>, 8, Segmented, Plain, false, true;
             }
+            "rows_backward_cluster_ragged_plain" by segmented {
+                layer_blocks_v4_ahead: Centred, Blocks, Ragged, 4, Segmented, Plain, false, true;
+                layer_blocks_v8_ahead: Centred, Blocks, Ragged, 8, Segmented, Plain, false, true;
+            }
             "rows_backward_cluster_segments_piecewise" by segmented {
                 layer_blocks_v4_ahead: Centred, Blocks, Vectors<true>, 4, Segmented, Piecewise, false, true;
                 layer_blocks_v8_ahead: Centred, Blocks, Vectors<true>, 8, Segmented, Piecewise, false, true;
             }
+            "rows_backward_cluster_ragged_piecewise" by segmented {
+                layer_blocks_v4_ahead: Centred, Blocks, Ragged, 4, Segmented, Piecewise, false, true;
+                layer_blocks_v8_ahead: Centred, Blocks, Ragged, 8, Segmented, Piecewise, false, true;
+            }
             "rows_backward_cluster_segments" by segmented {
                 layer_blocks_v2_ahead: Centred, Blocks, Vectors<true>, 2, Segmented, Any, true, true;
+            }
+            "rows_backward_cluster_ragged" by segmented {
+                layer_blocks_v2_ahead: Centred, Blocks, Ragged, 2, Segmented, Any, true, true;
             }
             "rows_backward_chip_segments_plain" by segmented_later {
                 layer_chip_v4_ahead: Centred, Chip, Vectors<true>, 4, Segmented, Plain, false, true;
             }
+            "rows_backward_chip_ragged_plain" by segmented_later {
+                layer_chip_v4_ahead: Centred, Chip, Ragged, 4, Segmented, Plain, false, true;
+            }
             "rows_backward_chip_segments_piecewise" by segmented_later {
                 layer_chip_v4_ahead: Centred, Chip, Vectors<true>, 4, Segmented, Piecewise, false, true;
+            }
+            "rows_backward_chip_ragged_piecewise" by segmented_later {
+                layer_chip_v4_ahead: Centred, Chip, Ragged, 4, Segmented, Piecewise, false, true;
             }
             "rows_backward_elements" by backward {
                 layer_warp_v1: Centred, Lanes<32>, Elements, 1, ByColumn, Any, true, false;

@@ -2,6 +2,8 @@
 
 use core::num::NonZero;
 
+use isonorm_math::Normalizer;
+
 use super::access::{Access, Data, Span, width};
 use super::lanes::{Lanes, unrolled};
 pub use super::run_of::RunOf;
@@ -207,6 +209,16 @@ pub trait Parameters<T: Data, A: Access, const V: usize>: Copy {
     #[doc(hidden)]
     #[allow(private_interfaces)]
     unsafe fn at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> [A::Numbers<T>; 2];
+
+    /// Whether all of a row has the same weight and bias, which are joined with what normalizes it.
+    const JOINED: bool = false;
+
+    /// What makes z of x as a [`Normalizer`] makes x̂ of it, where that is [`JOINED`](Parameters::JOINED); else the same normalizer.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn joined(&self, normalizer: Normalizer<f32>) -> Normalizer<f32> {
+        normalizer
+    }
 
     /// The weight alone.
     ///

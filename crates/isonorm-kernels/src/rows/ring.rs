@@ -3,7 +3,7 @@
 
 use core::marker::PhantomData;
 
-use super::access::{Access, Data};
+use super::access::{Access, Data, Own};
 use crate::simt::{self, Shared};
 
 /// Rows that shared memory has room for, at most: the one that comes next, and those behind it.
@@ -63,11 +63,11 @@ impl<A: Access, const V: usize> Ring<A, V> {
     ///
     /// # Safety
     ///
-    /// `from` may be read, and is aligned to the access; the slot is free.
+    /// `from` may be read as far as the row has elements of it, and is aligned to the access; the slot is free.
     #[inline(always)]
-    pub(super) unsafe fn fetch<T: Data>(&self, slot: u32, tensor: u32, v: usize, from: *const T) {
+    pub(super) unsafe fn fetch<T: Data>(&self, slot: u32, tensor: u32, v: usize, from: *const T, own: Own) {
         // SAFETY: the caller's; the place is this thread's.
-        unsafe { A::fetch(self.place(slot).place(tensor, v), from) };
+        unsafe { A::fetch_own(self.place(slot).place(tensor, v), from, own) };
     }
 
     /// Ends what belongs to a row.
@@ -112,9 +112,19 @@ impl<A: Access, const V: usize> Slot<A, V> {
     /// Where the thread's part `v` of one of the tensors is.
     #[inline(always)]
     fn place(&self, tensor: u32, v: usize) -> Shared<u32> {
-        let access = (self.tensor + tensor) * V as u32 + v as u32;
-        let own = access * simt::block_threads() + simt::thread_index();
-        Shared::at(self.start + own * A::KEPT_BYTES)
+        let (threads, thread) = (simt::block_threads(), simt::thread_index());
+        let access = tensor * V as u32 + v as u32;
+        match A::IS_OF_SEGMENTS {
+            // What all parts have in common is computed once.
+            true => {
+                let own = self.start + (self.tensor * V as u32 * threads + thread) * A::KEPT_BYTES;
+                Shared::at(own + access * (threads * A::KEPT_BYTES))
+            }
+            false => {
+                let own = (self.tensor * V as u32 + access) * threads + thread;
+                Shared::at(self.start + own * A::KEPT_BYTES)
+            }
+        }
     }
 
     /// The thread's part `v` of one of the tensors.

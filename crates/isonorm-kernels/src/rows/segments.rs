@@ -2,8 +2,14 @@
 //!
 //! The threads of a team are spread over whole segments, as many as they are enough for; so from one access of a thread to its next it
 //! is always as far, and the last threads may have nothing.
+//!
+//! Where segments begin anywhere (images of 35 · 35 numbers of 16 bits, say), threads access them by 16 aligned bytes all the same
+//! ([`Ragged`](super::access::Ragged)). The first and the last access of a segment then have elements that are others': those are loaded,
+//! count as the number that distances are from, or as 0 where sums are of products, and are never stored.
 
-use super::access::{Access, Data, Span};
+use isonorm_math::{Normalizer, Real};
+
+use super::access::{Access, Data, Span, Width};
 use super::lanes::Lanes;
 use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one, one_of_run};
 
@@ -27,9 +33,10 @@ impl Segments {
         count: 1,
     };
 
-    /// Whole segments that so many threads are enough for, with an access of `width` elements each.
-    pub fn at_once(&self, threads: u32, width: u32) -> u32 {
-        threads / at_least_one(self.length / width)
+    /// Whole segments that so many threads are enough for, with an access each, of elements of so many bytes.
+    #[inline(always)]
+    pub fn at_once(&self, threads: u32, width: Width, bytes: u32) -> u32 {
+        threads / at_least_one(width.of_segment(self.length, bytes))
     }
 }
 
@@ -83,6 +90,17 @@ impl OfRow {
 
 impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for OfRow {
     const READS: bool = false;
+
+    const JOINED: bool = true;
+
+    #[inline(always)]
+    fn joined(&self, normalizer: Normalizer<f32>) -> Normalizer<f32> {
+        Normalizer {
+            centre: normalizer.centre,
+            rstd: normalizer.rstd * self.weight,
+            offset: Real::mul_add(normalizer.offset, self.weight, self.bias),
+        }
+    }
 
     #[inline(always)]
     #[allow(private_interfaces)]

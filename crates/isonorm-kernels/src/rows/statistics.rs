@@ -12,7 +12,7 @@ use isonorm_math::{Moments, Normalizer, Real};
 
 use super::access::{Access, Data, Span};
 use super::forward::Args;
-use super::lanes::{Lanes, unrolled};
+use super::lanes::{FourSums, Lanes, total, unrolled};
 use super::parameters::Affine;
 use super::team::Team;
 use crate::simt;
@@ -26,30 +26,51 @@ pub(super) struct Held<'a, T: Data, A: Access, const V: usize> {
     /// What was loaded; zeros where the row has nothing.
     pub parts: &'a [A::Raw<T>; V],
     pub span: Span,
-    /// The row's first element.
+    /// Elements of the tensor before the row.
+    pub start: u64,
+    /// What distances are from, at first: the row's first element, say.
     pub first: f32,
     /// Which of the sets of parameters belongs to the row.
     pub set: u32,
 }
 
 impl<T: Data, A: Access, const V: usize> Held<'_, T, A, V> {
-    /// Folds over the thread's elements.
+    /// The sums of the thread's elements, about a number.
     #[inline(always)]
-    fn fold<S: Copy>(&self, start: S, mut step: impl FnMut(S, f32) -> S) -> S {
-        let mut state = start;
+    fn sums<O: Summed>(&self, number: f32) -> [f32; 2] {
+        let (mut apart, mut in_turn) = (FourPairs::ZERO, [0.0; 2]);
         unrolled::<V>(|v| {
             if self.span.has::<A, V>(v) {
-                state = A::unpack::<T>(self.parts[v]).fold(state, &mut step);
+                let part = A::filled::<T>(self.parts[v], self.span.own::<T, A>(self.start, v), number);
+                match A::IS_OF_SEGMENTS {
+                    true => apart = O::add_apart::<T, A>(apart, part, number),
+                    false => in_turn = O::add::<T, A>(in_turn, part, number),
+                }
             }
         });
-        state
+        if A::IS_OF_SEGMENTS { apart.total() } else { in_turn }
     }
 }
 
-/// Adds a distance and its square.
-#[inline(always)]
-fn add_distance((sum, squares): (f32, f32), d: f32) -> (f32, f32) {
-    (sum + d, d.mul_add(d, squares))
+/// A pair of sums, each in four parts that do not wait for each other.
+#[derive(Clone, Copy)]
+pub(super) struct FourPairs {
+    first: FourSums,
+    second: FourSums,
+}
+
+impl FourPairs {
+    /// Of nothing.
+    pub(super) const ZERO: FourPairs = FourPairs {
+        first: [0.0; 4],
+        second: [0.0; 4],
+    };
+
+    /// The pair.
+    #[inline(always)]
+    pub(super) fn total(self) -> [f32; 2] {
+        [total(self.first), total(self.second)]
+    }
 }
 
 /// Where mean and rstd come from, as a value.
@@ -144,8 +165,7 @@ impl About {
         mean_of: MeanOf,
         team: &mut G,
     ) -> Self {
-        let (sum, squares) = row.fold((0.0, 0.0), |sums, x| add_distance(sums, x - number));
-        Self::new(team.sum_pair([sum, squares]), mean_of)
+        Self::new(team.sum_pair(row.sums::<Centred>(number)), mean_of)
     }
 
     /// From the sums over the row.
@@ -170,9 +190,15 @@ impl About {
 
 /// Statistics by sums that come some time after they were sent.
 pub trait Summed: Statistics {
-    /// Adds a part of a row to the thread's sums, about a number.
+    /// Adds a part of a row to the thread's sums, about a number: one element after the other, for kernels that have more threads to wait for,
+    /// and fewer registers.
     #[doc(hidden)]
     fn add<T: Data, A: Access>(sums: [f32; 2], part: A::Raw<T>, number: f32) -> [f32; 2];
+
+    /// The same, to sums in parts.
+    #[doc(hidden)]
+    #[allow(private_interfaces)]
+    fn add_apart<T: Data, A: Access>(sums: FourPairs, part: A::Raw<T>, number: f32) -> FourPairs;
 
     /// The row's statistics, from the sums over it; with the number that the sums should be taken about once more instead, where
     /// digits were lost.
@@ -184,8 +210,21 @@ pub trait Summed: Statistics {
 impl Summed for Centred {
     #[inline(always)]
     fn add<T: Data, A: Access>([sum, squares]: [f32; 2], part: A::Raw<T>, number: f32) -> [f32; 2] {
-        let sums = A::unpack::<T>(part).fold((sum, squares), |sums, x| add_distance(sums, x - number));
+        let sums = A::unpack::<T>(part).fold((sum, squares), |(sum, squares), x| {
+            let distance = x - number;
+            (sum + distance, distance.mul_add(distance, squares))
+        });
         sums.into()
+    }
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    fn add_apart<T: Data, A: Access>(sums: FourPairs, part: A::Raw<T>, number: f32) -> FourPairs {
+        let distances = A::unpack::<T>(part).map(|x| x - number);
+        FourPairs {
+            first: distances.add_to(sums.first),
+            second: distances.dot_to(distances, sums.second),
+        }
     }
 
     #[inline(always)]
@@ -202,6 +241,16 @@ impl Summed for Uncentred {
     #[inline(always)]
     fn add<T: Data, A: Access>([squares, _]: [f32; 2], part: A::Raw<T>, _number: f32) -> [f32; 2] {
         [A::unpack::<T>(part).fold(squares, |sum, x: f32| x.mul_add(x, sum)), 0.0]
+    }
+
+    #[inline(always)]
+    #[allow(private_interfaces)]
+    fn add_apart<T: Data, A: Access>(sums: FourPairs, part: A::Raw<T>, _number: f32) -> FourPairs {
+        let numbers = A::unpack::<T>(part);
+        FourPairs {
+            first: numbers.dot_to(numbers, sums.first),
+            ..sums
+        }
     }
 
     #[inline(always)]
@@ -236,7 +285,7 @@ impl Statistics for Centred {
             }
             // Teams that go together repeat together; those that need not, with the same result.
             if !about.kept {
-                shift += about.rest;
+                shift = A::near::<T>(shift + about.rest);
             }
             repeated = true;
             // Written out, as what a loop needs in every turn is kept in registers; unless it would take them all.
@@ -259,7 +308,8 @@ impl Statistics for Uncentred {
         args: &Args<T>,
         team: &mut G,
     ) -> Measured {
-        let squares = team.sum(row.fold(0.0, |sum, x: f32| x.mul_add(x, sum)));
+        let [squares, _] = row.sums::<Uncentred>(0.0);
+        let squares = team.sum(squares);
         uncentred(MeanOf::new::<V>(args.columns).all(squares), args.eps)
     }
 }

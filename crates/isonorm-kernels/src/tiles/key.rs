@@ -59,10 +59,7 @@ impl Key {
 
     /// Elements of an access.
     pub fn access_elements(&self, element_bytes: u32) -> u32 {
-        match self.width {
-            Width::Vector => 16 / element_bytes,
-            Width::Element => 1,
-        }
+        self.width.elements(element_bytes)
     }
 
     /// Tensors whose tiles are kept.
@@ -97,7 +94,7 @@ impl Key {
     /// Bytes of shared memory of a thread's access to each tensor.
     pub fn access_bytes(&self) -> u32 {
         let bytes = match self.width {
-            Width::Vector => <Vectors>::KEPT_BYTES,
+            Width::Vector | Width::Ragged => <Vectors>::KEPT_BYTES,
             Width::Element => Elements::KEPT_BYTES,
         };
         bytes * self.tensors()

@@ -7,6 +7,8 @@ use isonorm_kernels::simt::{self, Shared, Transfer};
 
 const THREADS: u32 = 64;
 const SEEDS: u64 = 8;
+/// Numbers of a buffer.
+const WORDS: usize = 256;
 
 /// Runs with one input of 256 numbers and one output of 256, for each seed; the outcomes must agree in kind.
 fn run(launch: Launch, kernel: impl Fn(*const u32, *mut u32)) -> Result<Report, Fault> {
@@ -201,6 +203,49 @@ fn copied(wait: bool) -> Result<Report, Fault> {
 fn forgotten_wait() {
     expect(copied(false), FaultKind::MissingWait, &["has not landed"]);
     assert_eq!(copied(true).unwrap().bytes_read, 1024);
+}
+
+/// Copies the first bytes of 16, the last of which lie at the end of the buffer, and zeros behind them.
+fn copied_in_part(first: usize, bytes: u32) -> Result<Report, Fault> {
+    run(launch(), move |x, _| {
+        let place = Shared::<u32>::at(16 * simt::thread_index());
+        // SAFETY: on the host every access is checked.
+        unsafe {
+            simt::copy_async_some(place, x.wrapping_add(first), bytes);
+            simt::copy_commit();
+            simt::copy_wait::<0>();
+            let [a, b, c, d] = simt::shared_load_128(place);
+            assert!(bytes > 4 || [b, c, d] == [0; 3], "{a} {b} {c} {d}");
+        }
+    })
+}
+
+#[test]
+fn parts_of_copies_are_checked_as_far_as_they_go() {
+    assert!(copied_in_part(WORDS - 4, 16).is_ok());
+    assert!(copied_in_part(WORDS, 0).is_ok());
+    assert!(copied_in_part(WORDS - 4, 4).is_ok());
+    expect(copied_in_part(WORDS, 4), FaultKind::OutOfBounds, &["buffer `x`"]);
+    expect(copied_in_part(1, 4), FaultKind::Misaligned, &["multiple of 16"]);
+    expect(copied_in_part(0, 20), FaultKind::OutOfBounds, &["copy of 20 bytes"]);
+}
+
+#[test]
+fn some_of_sixteen_bytes_are_stored() {
+    let stored = |bits: u32| {
+        run(launch(), move |_, y| {
+            if simt::thread_index() == 0 {
+                // SAFETY: on the host every access is checked.
+                unsafe {
+                    let end = y.wrapping_add(WORDS);
+                    simt::store_32_some(end.wrapping_sub(2), [1, 2, 3, 4], bits);
+                    simt::store_16_some(end.wrapping_sub(2).cast(), [1, 2, 3, 4], bits);
+                }
+            }
+        })
+    };
+    assert!(stored(0b0011).is_ok());
+    expect(stored(0b0111), FaultKind::OutOfBounds, &["buffer `y`"]);
 }
 
 #[test]

@@ -42,9 +42,7 @@ pub struct Relu;
 impl Pointwise for Relu {
     #[inline(always)]
     fn apply<R: Real>(self, z: R) -> R {
-        // Adding 0 changes −0 only, but a value that is kept as it was would make a loop store under a mask, which is
-        // slow.
-        R::ZERO.max(z) + R::ZERO
+        z.ramp()
     }
 
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! The CUDA engine. Without a GPU: what is refused, and how. With one: everything else; what is skipped says so.
 #![cfg(feature = "cuda")]
 
+mod channels;
 mod several;
 
 use std::io::Write;

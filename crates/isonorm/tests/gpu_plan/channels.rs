@@ -46,20 +46,22 @@ fn tiles_fit_the_gpu() {
 
 /// Rows in segments, and tiles, with and without what a GPU has for them.
 #[test]
-fn channels_of_segments_are_rows_where_16_bytes_of_them_lie_together() {
+fn channels_of_segments_are_rows_wherever_these_begin() {
     for (problem, is_rows) in [
         ("batchnorm x=64x256x56x56", true),
         ("batchnorm x=64x256x56x56 dtype=bf16 param=bf16 act=relu", true),
         ("batchnorm x=64x256x56x56 pass=backward", true),
-        // Segments of 196 and of 98 bytes.
-        ("batchnorm x=64x2048x7x7", false),
-        ("batchnorm x=64x2048x7x7 dtype=bf16", false),
+        // Segments of 196 and of 98 bytes, and of 18.
+        ("batchnorm x=64x2048x7x7", true),
+        ("batchnorm x=64x2048x7x7 dtype=bf16", true),
+        ("batchnorm x=64x256x35x35 dtype=bf16 pass=backward act=relu", true),
+        ("batchnorm x=64x2048x3x3 dtype=bf16", false),
         // One weight for several channels, and channels side by side.
         ("groupnorm x=64x256x14x14 groups=32", false),
         ("batchnorm x=64x256x56x56 layout=nhwc", false),
     ] {
         let plan = plan(problem);
-        let in_segments = |kernel: &Kernel| kernel.family.contains("segments");
+        let in_segments = |kernel: &Kernel| kernel.family.contains("segments") || kernel.family.contains("ragged");
         assert_eq!(plan.kernels().iter().any(in_segments), is_rows, "{plan}");
         // Wherever tensors start.
         assert!(!plan.misaligned_kernels().iter().any(in_segments), "{plan}");

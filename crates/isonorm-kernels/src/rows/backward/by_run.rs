@@ -16,7 +16,7 @@ use crate::cluster::{MOST_BLOCKS, MOST_WARPS, Pairs};
 use crate::rows::access::{Access, Data, width};
 use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::forward::{Spec, next_set};
-use crate::rows::lanes::{Lanes, unrolled};
+use crate::rows::lanes::{Lanes, total, unrolled};
 use crate::rows::parameters::{Affine, ByRun, Runs, at_least_one, one_of_run};
 use crate::rows::team::{Blocks, Team};
 use crate::simt::{self, WARP};
@@ -165,16 +165,16 @@ impl<T: Data, S: Spec<Team = Blocks, Map = ByRun>, const V: usize> Work<T, S, V>
                 Class::Piecewise | Class::Any => behind_activation[v],
             }
         };
-        let (mut of_g, mut of_gx) = (0.0, 0.0);
+        let (mut of_g, mut of_gx) = ([0.0; 4], [0.0; 4]);
         unrolled::<V>(|v| {
             let (xhat, g) = (xhat(v), g(v));
-            of_g = g.fold(of_g, |sum, g| sum + g);
-            of_gx = g.dot(xhat, of_gx);
+            of_g = g.add_to(of_g);
+            of_gx = g.dot_to(xhat, of_gx);
         });
         // On their way while the warps wait for each other.
         // SAFETY: the caller's.
         let weights = unsafe { self.weights::<T>(&walk.args.affine) };
-        let pairs = team.share_pairs([of_g, of_gx]);
+        let pairs = team.share_pairs([total(of_g), total(of_gx)]);
         let coefficients = walk.coefficients(Self::of_row(&pairs, weights));
         // SAFETY: the caller's.
         unsafe {

@@ -2,13 +2,15 @@
 
 use core::marker::PhantomData;
 
+use isonorm_math::Normalizer;
+
 use super::Args;
-use crate::rows::access::{Access, Data, Span, width};
+use crate::rows::access::{Access, Data, Own, Place, Span, width};
 use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::forward::Spec;
 use crate::rows::lanes::unrolled;
 use crate::rows::parameters::{Map, Sharing};
-use crate::rows::ring::Ring;
+use crate::rows::ring::{Ring, Slot};
 use crate::rows::team::{Owner, Owns, Team};
 use crate::simt;
 
@@ -57,7 +59,7 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         let span = match S::Map::SHARING {
             Sharing::ByColumn => Span::new(rank, threads, width, columns),
             Sharing::ByRun => Span::of_stretches(rank, V as u32, width, columns),
-            Sharing::Segmented => Span::of_segments(rank, threads, width, args.segments),
+            Sharing::Segmented => Span::of_segments::<T, S::Access>(rank, threads, args.segments),
         };
         Self {
             args,
@@ -71,13 +73,47 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         }
     }
 
+    /// A row of some tensor.
+    #[inline(always)]
+    pub(super) fn row(&self, base: *const T, row: u64, stride: u64) -> Place<T> {
+        Place::new(base, (row, stride), matches!(S::Map::SHARING, Sharing::Segmented))
+    }
+
+    /// Where part `v` of a row is.
+    #[inline(always)]
+    pub(super) fn at(&self, row: Place<T>, v: usize) -> *const T {
+        row.element(match S::Map::SHARING {
+            Sharing::Segmented => self.span.of_row::<T, S::Access>(row.before(), v),
+            _ => self.span.start(v).into(),
+        })
+    }
+
+    /// Part `v` of a row of some tensor.
     #[inline(always)]
     pub(super) fn place(&self, base: *const T, row: u64, stride: u64, v: usize) -> *const T {
-        let start = match S::Map::SHARING {
-            Sharing::Segmented => self.span.start_here(v),
-            _ => self.span.start(v),
-        };
-        base.wrapping_add((row * stride) as usize).wrapping_add(start as usize)
+        self.at(self.row(base, row, stride), v)
+    }
+
+    /// Which elements of part `v` a row has.
+    #[inline(always)]
+    pub(super) fn own(&self, row: u64, v: usize) -> Own {
+        self.span.own::<T, S::Access>(row * self.args.x_stride, v)
+    }
+
+    /// A part of a row in a slot, with a number instead of elements that are others': of x, or of a tensor that adds nothing where it is 0.
+    ///
+    /// # Safety
+    ///
+    /// This thread has fetched it, and waited for it.
+    #[inline(always)]
+    pub(super) unsafe fn part(
+        &self,
+        (slot, tensor): (&Slot<S::Access, V>, u32),
+        (row, v): (u64, usize),
+        number: f32,
+    ) -> <S::Access as Access>::Raw<T> {
+        // SAFETY: the caller's.
+        S::Access::filled::<T>(unsafe { slot.part::<T>(tensor, v) }, self.own(row, v), number)
     }
 
     #[inline(always)]
@@ -119,14 +155,18 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     pub(super) unsafe fn fetch(&self, ring: &Ring<S::Access, V>, row: u64, slot: u32) {
         let args = self.args;
         if row < args.rows {
+            let x = self.row(args.x, row, args.x_stride);
+            let dy = self.row(args.dy, row, args.dy_stride);
+            let residual = self.row(args.residual, row, args.residual_stride);
             unrolled::<V>(|v| {
                 if self.has(v) {
                     // SAFETY: the row has this part.
                     unsafe {
-                        ring.fetch(slot, 0, v, self.place(args.x, row, args.x_stride, v));
-                        ring.fetch(slot, 1, v, self.place(args.dy, row, args.dy_stride, v));
+                        let own = self.own(row, v);
+                        ring.fetch(slot, 0, v, self.at(x, v), own);
+                        ring.fetch(slot, 1, v, self.at(dy, v), own);
                         if self.has_residual() {
-                            ring.fetch(slot, 2, v, self.place(args.residual, row, args.residual_stride, v));
+                            ring.fetch(slot, 2, v, self.at(residual, v), own);
                         }
                     }
                 }
@@ -137,7 +177,12 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
 
     /// The row that has come; nothing where there is none.
     #[inline(always)]
-    pub(super) unsafe fn arrived(&self, ring: &mut Ring<S::Access, V>, row: u64) -> Loaded<T, S::Access, V> {
+    pub(super) unsafe fn arrived(
+        &self,
+        ring: &mut Ring<S::Access, V>,
+        row: u64,
+        normalizer: Normalizer<f32>,
+    ) -> Loaded<T, S::Access, V> {
         let mut loaded = Loaded::nothing();
         ring.wait();
         let slot = ring.arrived();
@@ -146,10 +191,10 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
                 if self.has(v) {
                     // SAFETY: this thread has fetched it.
                     unsafe {
-                        loaded.x[v] = slot.part::<T>(0, v);
-                        loaded.dy[v] = slot.part::<T>(1, v);
+                        loaded.x[v] = self.part((&slot, 0), (row, v), normalizer.centre);
+                        loaded.dy[v] = self.part((&slot, 1), (row, v), 0.0);
                         if self.has_residual() {
-                            loaded.residual[v] = slot.part::<T>(2, v);
+                            loaded.residual[v] = self.part((&slot, 2), (row, v), 0.0);
                         }
                     }
                 }

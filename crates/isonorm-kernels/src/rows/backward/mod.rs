@@ -214,7 +214,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                     }
                     work.fetch(self, row);
                     let slot = ring.slot(0);
-                    let loaded = self.arrived(&mut ring, row);
+                    let loaded = self.arrived(&mut ring, row, normalizer);
                     if Self::IN_PLACE {
                         self.fetch(&ring, later, slot);
                     }

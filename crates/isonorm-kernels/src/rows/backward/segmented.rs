@@ -1,15 +1,15 @@
 //! The backward pass over rows in segments, each with a weight and a bias of its own: its sums of g · x̂ and of g are their gradients.
 
-use isonorm_math::{Normalizer, normalize};
+use isonorm_math::{BackwardCoefficients, Normalizer, Real, normalize};
 
 pub use super::Args;
 use super::Work;
 use super::held::{Loaded, Walk};
 use super::sums::Numbers;
 use crate::rows::access::{Access, Data};
-use crate::rows::epilogue::{Class, Epilogue};
+use crate::rows::epilogue::{Apart, Class, Epilogue, Told};
 use crate::rows::forward::{Spec, next_set};
-use crate::rows::lanes::{Lanes, unrolled};
+use crate::rows::lanes::{Lanes, total, unrolled};
 use crate::rows::parameters::{Affine, at_least_one};
 use crate::rows::segments::{OfRow, Segmented};
 use crate::rows::team::Team;
@@ -78,25 +78,35 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Work<T, S, V
         team: &mut S::Team,
         (row, loaded, normalizer): (u64, &Loaded<T, S::Access, V>, Normalizer<f32>),
     ) {
-        let parameters = &self.parameters;
+        let parameters = self.parameters;
+        let distance = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| x - normalizer.centre);
         let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
         let behind_activation = match S::Epilogue::CLASS {
             // SAFETY: the caller's.
-            Class::Any => unsafe { walk.behind_activation(loaded, parameters, xhat) },
+            Class::Any => unsafe { walk.behind_activation(loaded, &parameters, xhat) },
             _ => [Numbers::<T, S>::splat(0.0); V],
         };
-        // What is computed in a moment takes no registers in between.
-        let g = |v: usize| match S::Epilogue::CLASS {
-            Class::Plain | Class::Masked => S::Access::unpack::<T>(loaded.dy[v]),
-            Class::Piecewise => walk.slope(xhat(v), S::Access::unpack::<T>(loaded.dy[v]), *parameters),
-            Class::Any => behind_activation[v],
+        let z = parameters.preactivation(normalizer);
+        let own = match S::Epilogue::CLASS {
+            Class::Any => walk.sums_of_row(distance, |v| behind_activation[v]),
+            _ => walk.sums_of_row(distance, |v| {
+                walk.slope(
+                    distance(v),
+                    S::Access::unpack::<T>(loaded.dy[v]),
+                    z,
+                    walk.args.activation,
+                )
+            }),
         };
-        let sums = team.sum_pair(walk.sums_of_row(xhat, g));
+        let sums = normalized(team.sum_pair(own), normalizer.rstd);
         if row < walk.args.rows {
-            let coefficients = walk.coefficients(sums.map(|sum| sum * parameters.weight));
+            let of_x = walk.of_x(sums, normalizer.rstd, parameters);
             // SAFETY: the caller's.
             unsafe {
-                walk.finish(parameters, xhat, g, normalizer.rstd, coefficients, row);
+                match S::Epilogue::CLASS {
+                    Class::Any => walk.finish_row(distance, |v| behind_activation[v], of_x, row),
+                    _ => walk.finish_apart([&loaded.x, &loaded.dy], normalizer, z, of_x, row),
+                }
                 if team.rank() == 0 {
                     walk.leave_row(sums, row);
                 }
@@ -105,31 +115,160 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Work<T, S, V
     }
 }
 
-impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Walk<'_, T, S, V> {
-    /// g = dy · act′(z), where there is no residual.
+/// What makes dx of g and of the distance from the mean: `dx = g · of_g + distance · of_distance + constant`.
+#[derive(Clone, Copy)]
+pub(super) struct OfX {
+    of_g: f32,
+    of_distance: f32,
+    constant: f32,
+}
+
+/// The sums of g and of g · x̂, from those of g and of g times the distance from the mean.
+#[inline(always)]
+pub(super) fn normalized([of_g, of_distance]: [f32; 2], rstd: f32) -> [f32; 2] {
+    [of_g, of_distance * rstd]
+}
+
+/// z = distance · scale + bias, where z is needed.
+#[derive(Clone, Copy)]
+pub(super) struct Preactivation {
+    scale: f32,
+    bias: f32,
+}
+
+impl OfRow {
     #[inline(always)]
-    pub(super) fn slope(&self, xhat: Numbers<T, S>, dy: Numbers<T, S>, parameters: OfRow) -> Numbers<T, S> {
-        let z = xhat.map(|xhat| normalize::affine(xhat, parameters.weight, parameters.bias));
-        let [slope] = S::Epilogue::derivative([z], self.args.activation);
+    pub(super) fn preactivation(self, normalizer: Normalizer<f32>) -> Preactivation {
+        Preactivation {
+            scale: normalizer.rstd * self.weight,
+            bias: self.bias,
+        }
+    }
+}
+
+impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Walk<'_, T, S, V> {
+    /// g = dy · act′(z), where there is no residual before the activation.
+    #[inline(always)]
+    pub(super) fn slope(
+        &self,
+        distance: Numbers<T, S>,
+        dy: Numbers<T, S>,
+        z: Preactivation,
+        told: Told,
+    ) -> Numbers<T, S> {
+        if matches!(S::Epilogue::CLASS, Class::Plain | Class::Masked) {
+            return dy;
+        }
+        let z = distance.map(|distance| normalize::affine(distance, z.scale, z.bias));
+        let [slope] = S::Epilogue::derivative([z], told);
         slope.zip(dy, |slope, dy| slope * dy)
     }
 
-    /// The thread's sums of g and of g · x̂.
+    /// The thread's sums of g and of g times the distance from the mean.
     #[inline(always)]
     pub(super) fn sums_of_row(
         &self,
-        xhat: impl Fn(usize) -> Numbers<T, S>,
+        distance: impl Fn(usize) -> Numbers<T, S>,
         g: impl Fn(usize) -> Numbers<T, S>,
     ) -> [f32; 2] {
-        let (mut of_g, mut of_gx) = (0.0, 0.0);
+        let (mut of_g, mut of_distance) = ([0.0; 4], [0.0; 4]);
         unrolled::<V>(|v| {
             if self.has(v) {
-                let (xhat, g) = (xhat(v), g(v));
-                of_g = g.fold(of_g, |sum, g| sum + g);
-                of_gx = g.dot(xhat, of_gx);
+                let (distance, g) = (distance(v), g(v));
+                of_g = g.add_to(of_g);
+                of_distance = g.dot_to(distance, of_distance);
             }
         });
-        [of_g, of_gx]
+        [total(of_g), total(of_distance)]
+    }
+
+    /// What makes dx, from the sums of g and of g · x̂ over the row.
+    #[inline(always)]
+    pub(super) fn of_x(&self, sums: [f32; 2], rstd: f32, parameters: OfRow) -> OfX {
+        let BackwardCoefficients { mean_g, mean_gx } = self.coefficients(sums.map(|sum| sum * parameters.weight));
+        OfX {
+            of_g: rstd * parameters.weight,
+            of_distance: -(rstd * mean_gx) * rstd,
+            constant: -(rstd * mean_g),
+        }
+    }
+
+    /// [`finish_row`](Walk::finish_row) of x and dy as they came, by code for each of the usual activations.
+    ///
+    /// # Safety
+    ///
+    /// The same.
+    #[inline(always)]
+    pub(super) unsafe fn finish_apart(
+        &self,
+        parts: [&[<S::Access as Access>::Raw<T>; V]; 2],
+        normalizer: Normalizer<f32>,
+        z: Preactivation,
+        of_x: OfX,
+        row: u64,
+    ) {
+        let told = self.args.activation;
+        // SAFETY: the caller's.
+        unsafe {
+            match told.apart::<S::Epilogue>() {
+                Apart::Identity => self.finish_as(parts, normalizer, z, Told::IDENTITY, of_x, row),
+                Apart::Relu => self.finish_as(parts, normalizer, z, Told::RELU, of_x, row),
+                Apart::Other => self.finish_as(parts, normalizer, z, told, of_x, row),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn finish_as(
+        &self,
+        [x, dy]: [&[<S::Access as Access>::Raw<T>; V]; 2],
+        normalizer: Normalizer<f32>,
+        z: Preactivation,
+        told: Told,
+        of_x: OfX,
+        row: u64,
+    ) {
+        let distance = |v: usize| S::Access::unpack::<T>(x[v]).map(|x| x - normalizer.centre);
+        // What is computed in a moment takes no registers in between.
+        let g = |v: usize| self.slope(distance(v), S::Access::unpack::<T>(dy[v]), z, told);
+        // SAFETY: the caller's.
+        unsafe { self.finish_row(distance, g, of_x, row) };
+    }
+
+    /// dx and dresidual: the latter last, as it may be where dx is.
+    ///
+    /// # Safety
+    ///
+    /// See [`Args`]; each part belongs to one thread.
+    #[inline(always)]
+    pub(super) unsafe fn finish_row(
+        &self,
+        distance: impl Fn(usize) -> Numbers<T, S>,
+        g: impl Fn(usize) -> Numbers<T, S>,
+        of_x: OfX,
+        row: u64,
+    ) {
+        let args = self.args;
+        if args.dx.is_null() {
+            return;
+        }
+        let dx = self.row(args.dx.cast_const(), row, args.dx_stride);
+        let dresidual = self.row(args.dresidual.cast_const(), row, args.dresidual_stride);
+        unrolled::<V>(|v| {
+            if self.has(v) {
+                let (g, own) = (g(v), self.own(row, v));
+                let numbers = g.zip(distance(v), |g, distance| {
+                    Real::mul_add(g, of_x.of_g, Real::mul_add(distance, of_x.of_distance, of_x.constant))
+                });
+                // SAFETY: the caller's.
+                unsafe {
+                    S::Access::store_own(self.at(dx, v).cast_mut(), S::Access::pack::<T>(numbers), own);
+                    if !args.dresidual.is_null() {
+                        S::Access::store_own(self.at(dresidual, v).cast_mut(), S::Access::pack::<T>(g), own);
+                    }
+                }
+            }
+        });
     }
 
     /// Writes the gradients of the row's weight and bias.

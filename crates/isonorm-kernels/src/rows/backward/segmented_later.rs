@@ -5,18 +5,21 @@ use isonorm_math::Normalizer;
 
 pub use super::Args;
 use super::held::Walk;
-use super::segmented::Rows;
+use super::segmented::{Preactivation, Rows, normalized};
 use super::sums::Numbers;
 use crate::grid::Sent;
 use crate::rows::access::{Access, Data};
-use crate::rows::epilogue::{Class, Epilogue};
+use crate::rows::epilogue::Told;
 use crate::rows::forward::Spec;
 use crate::rows::forward::later::STAY;
-use crate::rows::lanes::Lanes;
+use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::ring::{Ring, Slot};
 use crate::rows::segments::{OfRow, Segmented};
 use crate::rows::team::{Chip, Team};
 use crate::simt;
+
+/// What a thread has of x and of dy, as it came.
+type Parts<T, S, const V: usize> = [[<<S as Spec>::Access as Access>::Raw<T>; V]; 2];
 
 /// A row whose sums are on their way.
 struct Before<A, const V: usize> {
@@ -57,13 +60,22 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
             // SAFETY: the caller's; the row has come.
             unsafe {
                 walk.fetch(&ring, row + u64::from(behind) * step, ring.slot(behind));
+            }
+            ring.wait();
+        }
+        // Asked for before it is needed.
+        let seen = before.as_ref().map(|before| team.look(&before.sent));
+        if is_row {
+            // SAFETY: as above.
+            unsafe {
                 let parameters = of_rows.next::<T>(&args.affine);
-                ring.wait();
                 let (slot, normalizer) = (ring.arrived(), ahead);
                 ahead = walk.normalizer(row + step);
+                let parts = walk.parts(row, &slot, normalizer);
+                let z = parameters.preactivation(normalizer);
                 let own = walk.sums_of_row(
-                    walk.distances(&slot, normalizer),
-                    walk.slopes(&slot, normalizer, parameters),
+                    walk.distances(&parts, normalizer),
+                    walk.slopes(&parts, normalizer, z, args.activation),
                 );
                 let sent = team.send_pair(own);
                 next = Some(Before {
@@ -75,23 +87,24 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
             }
             ring.advance();
         }
-        if let Some(Before {
-            slot,
-            normalizer,
-            parameters,
-            sent,
-        }) = before
+        if let (
+            Some(Before {
+                slot,
+                normalizer,
+                parameters,
+                sent,
+            }),
+            Some(seen),
+        ) = (before, seen)
         {
             let row = simt::opaque_64(row) - step;
-            let sums = team.receive_pair(&sent);
-            let coefficients = walk.coefficients(sums.map(|sum| sum * parameters.weight));
-            let (xhat, g) = (
-                walk.distances(&slot, normalizer),
-                walk.slopes(&slot, normalizer, parameters),
-            );
-            // SAFETY: the caller's.
+            let sums = normalized(team.receive_seen(&sent, seen), normalizer.rstd);
+            let of_x = walk.of_x(sums, normalizer.rstd, parameters);
+            let z = parameters.preactivation(normalizer);
+            // SAFETY: the caller's; the row has come.
             unsafe {
-                walk.finish(&parameters, xhat, g, normalizer.rstd, coefficients, row);
+                let parts = walk.parts(row, &slot, normalizer);
+                walk.finish_apart([&parts[0], &parts[1]], normalizer, z, of_x, row);
                 if team.rank() == 0 {
                     walk.leave_row(sums, row);
                 }
@@ -106,29 +119,42 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
 }
 
 impl<T: Data, S: Spec<Team = Chip, Map = Segmented>, const V: usize> Walk<'_, T, S, V> {
-    /// x̂ of the parts of a row that has come.
+    /// The parts of a row that has come, of x and of dy, all of them asked for before one is waited for.
+    ///
+    /// # Safety
+    ///
+    /// This thread has fetched those that the row has, and waited for them.
     #[inline(always)]
-    fn distances(&self, slot: &Slot<S::Access, V>, normalizer: Normalizer<f32>) -> impl Fn(usize) -> Numbers<T, S> {
-        // SAFETY: this thread has fetched the parts that the row has.
-        move |v| S::Access::unpack::<T>(unsafe { slot.part::<T>(0, v) }).map(|x| normalizer.apply(x))
+    unsafe fn parts(&self, row: u64, slot: &Slot<S::Access, V>, normalizer: Normalizer<f32>) -> Parts<T, S, V> {
+        let mut parts = [[S::Access::nothing::<T>(); V]; 2];
+        unrolled::<V>(|v| {
+            if self.has(v) {
+                // SAFETY: the caller's.
+                unsafe {
+                    parts[0][v] = self.part((slot, 0), (row, v), normalizer.centre);
+                    parts[1][v] = self.part((slot, 1), (row, v), 0.0);
+                }
+            }
+        });
+        parts
+    }
+
+    /// Their distances from the mean.
+    #[inline(always)]
+    fn distances(&self, parts: &Parts<T, S, V>, normalizer: Normalizer<f32>) -> impl Fn(usize) -> Numbers<T, S> {
+        move |v| S::Access::unpack::<T>(parts[0][v]).map(|x| x - normalizer.centre)
     }
 
     /// g of these.
     #[inline(always)]
     fn slopes(
         &self,
-        slot: &Slot<S::Access, V>,
+        parts: &Parts<T, S, V>,
         normalizer: Normalizer<f32>,
-        parameters: OfRow,
+        z: Preactivation,
+        told: Told,
     ) -> impl Fn(usize) -> Numbers<T, S> {
-        let xhat = self.distances(slot, normalizer);
-        move |v| {
-            // SAFETY: as above.
-            let dy = S::Access::unpack::<T>(unsafe { slot.part::<T>(1, v) });
-            match S::Epilogue::CLASS {
-                Class::Plain | Class::Masked => dy,
-                _ => self.slope(xhat(v), dy, parameters),
-            }
-        }
+        let distance = self.distances(parts, normalizer);
+        move |v| self.slope(distance(v), S::Access::unpack::<T>(parts[1][v]), z, told)
     }
 }

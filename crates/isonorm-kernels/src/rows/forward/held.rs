@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use super::{Args, Spec};
-use crate::rows::access::{Access, Data, Span, width};
+use crate::rows::access::{Access, Data, Own, Place, Span, Width, width};
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::{Map, Sharing};
 use crate::rows::ring::Ring;
@@ -21,8 +21,9 @@ pub(super) struct Loaded<T: Data, A: Access, const V: usize> {
 pub(super) struct First<T: Data, A: Access> {
     /// The row's first element, and the residual's.
     elements: [T; 2],
-    /// Of rows in segments, the first access.
+    /// Of rows in segments, the first access, and what the row has of it.
     access: A::Raw<T>,
+    own: Own,
 }
 
 impl<T: Data, A: Access> Clone for First<T, A> {
@@ -40,17 +41,27 @@ impl<T: Data, A: Access> First<T, A> {
         Self {
             elements: [T::default(); 2],
             access: A::nothing::<T>(),
+            own: Own::all_of(width::<T, A>()),
         }
     }
 
-    /// The mean of the first access: nearer to the row's mean than one element. Of equal numbers exactly that one; the first of them, if
-    /// the sum is no number.
+    /// The mean of the first access, with the row's first element instead of those that are others': nearer to the row's mean than that one.
+    /// Of equal numbers exactly that number; the first, if the sum is no number.
     #[inline(always)]
     fn mean_of_access(self) -> f32 {
         let numbers = A::unpack::<T>(self.access);
-        let (_, first) = numbers.fold((0, 0.0), |(n, first), x: f32| (n + 1, if n == 0 { x } else { first }));
-        let mean = numbers.fold(0.0, |sum, x: f32| sum + x) * (1.0 / width::<T, A>() as f32);
-        if mean.is_finite() { mean } else { first }
+        let first = match A::WIDTH {
+            Width::Ragged => self.elements[0].to_acc(),
+            _ => {
+                numbers
+                    .fold((0, 0.0), |(n, first), x: f32| (n + 1, if n == 0 { x } else { first }))
+                    .1
+            }
+        };
+        let own = |n: u32, x: f32| if self.own.has(n) { x } else { first };
+        let (_, sum) = numbers.fold((0, 0.0), |(n, sum), x: f32| (n + 1, sum + own(n, x)));
+        let mean = sum * (1.0 / width::<T, A>() as f32);
+        A::near::<T>(if mean.is_finite() { mean } else { first })
     }
 }
 
@@ -91,7 +102,7 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         let width = width::<T, S::Access>();
         let (rank, threads) = (team.rank(), team.threads());
         let span = match S::Map::SHARING {
-            Sharing::Segmented => Span::of_segments(rank, threads, width, args.segments),
+            Sharing::Segmented => Span::of_segments::<T, S::Access>(rank, threads, args.segments),
             _ => Span::new(rank, threads, width, args.columns as u32),
         };
         Self {
@@ -101,14 +112,31 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         }
     }
 
+    /// A row of some tensor.
+    #[inline(always)]
+    pub(super) fn row(&self, base: *const T, row: u64, stride: u64) -> Place<T> {
+        Place::new(base, (row, stride), matches!(S::Map::SHARING, Sharing::Segmented))
+    }
+
+    /// Part `v` of a row.
+    #[inline(always)]
+    pub(super) fn part(&self, row: Place<T>, v: usize) -> *const T {
+        row.element(match S::Map::SHARING {
+            Sharing::Segmented => self.span.of_row::<T, S::Access>(row.before(), v),
+            _ => self.span.start(v).into(),
+        })
+    }
+
     /// Part `v` of a row of some tensor.
     #[inline(always)]
     pub(super) fn place(&self, base: *const T, row: u64, stride: u64, v: usize) -> *const T {
-        let start = match S::Map::SHARING {
-            Sharing::Segmented => self.span.start_here(v),
-            _ => self.span.start(v),
-        };
-        base.wrapping_add((row * stride) as usize).wrapping_add(start as usize)
+        self.part(self.row(base, row, stride), v)
+    }
+
+    /// Which elements of part `v` a row has.
+    #[inline(always)]
+    pub(super) fn own(&self, row: Place<T>, v: usize) -> Own {
+        self.span.own::<T, S::Access>(row.before(), v)
     }
 
     #[inline(always)]
@@ -184,6 +212,12 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
             // SAFETY: a row has an element; in segments, an access.
             unsafe {
                 match S::Map::SHARING {
+                    Sharing::Segmented if S::Access::WIDTH == Width::Ragged => {
+                        let own = Own::first(row * args.x_stride, width::<T, S::Access>());
+                        first.own = own;
+                        first.elements[0] = T::load(place);
+                        first.access = S::Access::load(place.wrapping_sub(own.lead() as usize));
+                    }
                     Sharing::Segmented => first.access = S::Access::load(place),
                     _ => first.elements[0] = T::load(place),
                 }
@@ -228,13 +262,16 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     pub(super) fn fetch(&self, ring: &Ring<S::Access, V>, row: u64, slot: u32) {
         let args = self.args;
         if row < args.rows {
+            let x = self.row(args.x, row, args.x_stride);
+            let residual = self.row(args.residual, row, args.residual_stride);
             unrolled::<V>(|v| {
                 if self.has(v) {
                     // SAFETY: the row has this part.
                     unsafe {
-                        ring.fetch(slot, 0, v, self.place(args.x, row, args.x_stride, v));
+                        let own = self.own(x, v);
+                        ring.fetch(slot, 0, v, self.part(x, v), own);
                         if self.has_residual() {
-                            ring.fetch(slot, 1, v, self.place(args.residual, row, args.residual_stride, v));
+                            ring.fetch(slot, 1, v, self.part(residual, v), own);
                         }
                     }
                 }

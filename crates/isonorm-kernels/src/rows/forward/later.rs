@@ -10,17 +10,23 @@ pub use super::Args;
 use super::held::Walk;
 use super::{ParametersOf, Spec, next_set};
 use crate::grid::Sent;
-use crate::rows::access::{Access, Data};
-use crate::rows::epilogue::Epilogue;
+use crate::rows::access::{Access, Data, Place};
+use crate::rows::epilogue::{Apart, Epilogue, Told};
 use crate::rows::lanes::unrolled;
 use crate::rows::parameters::{Parameters, at_least_one};
 use crate::rows::ring::{Ring, Slot};
-use crate::rows::statistics::{Measured, Summed};
+use crate::rows::statistics::{FourPairs, Measured, Summed};
 use crate::rows::team::{Chip, Team};
-use crate::simt;
+use crate::simt::{self, Seen};
 
 /// Rows that are yet to be finished when the next one comes.
 pub const STAY: u32 = 1;
+
+/// Parts of a row that are read from shared memory together.
+const AT_ONCE: usize = 4;
+
+/// What an access loads.
+type RawOf<T, S> = <<S as Spec>::Access as Access>::Raw<T>;
 
 /// A row whose sums are on their way.
 struct Before<A, const V: usize> {
@@ -62,10 +68,17 @@ pub unsafe fn later<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: 
         if is_row {
             walk.fetch(&ring, row + u64::from(behind) * step, ring.slot(behind));
             ring.wait();
+        }
+        // Asked for before it is needed, where there are registers for it.
+        let seen = match &before {
+            Some(before) if S::Access::IS_OF_SEGMENTS => Some(team.look(&before.sent)),
+            _ => None,
+        };
+        if is_row {
             let (slot, own_first) = (ring.arrived(), walk.shift(first));
             first = walk.first(row + step);
             // SAFETY: the row has come.
-            let sums = unsafe { walk.sums(&slot, own_first) };
+            let sums = unsafe { walk.sums(row, &slot, own_first) };
             next = Some(Before {
                 set,
                 slot,
@@ -82,7 +95,7 @@ pub unsafe fn later<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: 
                 parameters.fetch(&args.affine, walk.span, before.set);
                 let updates = Walk::<T, S, V>::RUNNING && team.rank() == 0;
                 let running = walk.running(updates, row);
-                let measured = walk.measure(&before, &mut team);
+                let measured = walk.measure(row, &before, seen, &mut team);
                 if team.rank() == 0 {
                     measured.save(args, row);
                 }
@@ -101,36 +114,70 @@ pub unsafe fn later<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: 
 impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_, T, S, V> {
     /// The thread's sums of a row that has come, about a number: a few parts at a time, as there is no room for all.
     #[inline(always)]
-    unsafe fn sums(&self, slot: &Slot<S::Access, V>, number: f32) -> [f32; 2] {
-        const AT_ONCE: usize = 4;
+    unsafe fn sums(&self, row: u64, slot: &Slot<S::Access, V>, number: f32) -> [f32; 2] {
         const { assert!(V.is_multiple_of(AT_ONCE)) };
-        let (mut sums, mut start, parts) = ([0.0; 2], 0, simt::opaque(V as u32) as usize);
+        let (mut apart, mut in_turn) = (FourPairs::ZERO, [0.0; 2]);
+        let (mut start, parts) = (0, simt::opaque(V as u32) as usize);
+        let place = self.row(self.args.x, row, self.args.x_stride);
         while start < parts {
-            unrolled::<AT_ONCE>(|v| {
-                let v = start + v;
-                if self.has(v) {
-                    // SAFETY: the caller's.
-                    let part = unsafe { slot.part::<T>(0, v) };
-                    sums = S::Statistics::add::<T, S::Access>(sums, part, number);
-                }
-            });
+            if S::Access::IS_OF_SEGMENTS {
+                // SAFETY: the caller's.
+                let some = unsafe { self.parts(slot, start) };
+                unrolled::<AT_ONCE>(|k| {
+                    let v = start + k;
+                    // Zeros, where there is no part, are no distance from 0.
+                    let about = if self.has(v) { number } else { 0.0 };
+                    let part = S::Access::filled::<T>(some[k], self.own(place, v), about);
+                    apart = S::Statistics::add_apart::<T, S::Access>(apart, part, about);
+                });
+            } else {
+                unrolled::<AT_ONCE>(|k| {
+                    let v = start + k;
+                    if self.has(v) {
+                        // SAFETY: the caller's.
+                        let part = unsafe { slot.part::<T>(0, v) };
+                        in_turn = S::Statistics::add::<T, S::Access>(in_turn, part, number);
+                    }
+                });
+            }
             start += AT_ONCE;
         }
-        sums
+        if S::Access::IS_OF_SEGMENTS {
+            apart.total()
+        } else {
+            in_turn
+        }
+    }
+
+    /// Some parts of a row that has come, all of them asked for before one is waited for; zeros where there is none.
+    #[inline(always)]
+    unsafe fn parts(&self, slot: &Slot<S::Access, V>, start: usize) -> [RawOf<T, S>; AT_ONCE] {
+        let mut some = [S::Access::nothing::<T>(); AT_ONCE];
+        unrolled::<AT_ONCE>(|k| {
+            if self.has(start + k) {
+                // SAFETY: the caller's: this thread has fetched it.
+                some[k] = unsafe { slot.part::<T>(0, start + k) };
+            }
+        });
+        some
     }
 
     /// The row's statistics.
     #[inline(always)]
-    unsafe fn measure(&self, before: &Before<S::Access, V>, team: &mut Chip) -> Measured {
-        let (mut sums, mut number, mut repeated) = (team.receive_pair(&before.sent), before.first, false);
+    unsafe fn measure(&self, row: u64, before: &Before<S::Access, V>, seen: Option<Seen>, team: &mut Chip) -> Measured {
+        let mut sums = match seen {
+            Some(seen) => team.receive_seen(&before.sent, seen),
+            None => team.receive_pair(&before.sent),
+        };
+        let (mut number, mut repeated) = (before.first, false);
         loop {
             let (measured, again) = S::Statistics::conclude::<T, V>(sums, number, self.args);
             match again {
                 // All threads of the team agree.
                 Some(about) if !repeated => {
-                    (number, repeated) = (about, true);
+                    (number, repeated) = (S::Access::near::<T>(about), true);
                     // SAFETY: the row is still there.
-                    sums = team.sum_pair(unsafe { self.sums(&before.slot, number) });
+                    sums = team.sum_pair(unsafe { self.sums(row, &before.slot, number) });
                 }
                 _ => return measured,
             }
@@ -146,46 +193,100 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
         parameters: &ParametersOf<T, S, V>,
         normalizer: Normalizer<f32>,
     ) {
-        let narrow = self.args.affine.is_narrow::<T>();
-        // SAFETY: the caller's, for parts that the row has.
+        let (args, normalizer) = (self.args, parameters.joined(normalizer));
+        let (narrow, y) = (
+            args.affine.is_narrow::<T>(),
+            self.row(args.y.cast_const(), row, args.y_stride),
+        );
+        let finished = |told| Finished {
+            y,
+            parameters,
+            normalizer,
+            told,
+        };
+        // SAFETY: the caller's.
         unsafe {
-            if Self::READS && !(parameters.is_packed() && narrow) {
-                // Parameters that are read, part by part: there is no room for all of them.
-                let (mut v, parts) = (0, simt::opaque(V as u32) as usize);
-                while v < parts {
-                    if narrow {
-                        self.finish_part::<true>(row, slot, parameters, normalizer, v);
-                    } else {
-                        self.finish_part::<false>(row, slot, parameters, normalizer, v);
-                    }
-                    v += 1;
-                }
-            } else if Self::READS {
-                unrolled::<V>(|v| self.finish_part::<true>(row, slot, parameters, normalizer, v));
-            } else {
-                unrolled::<V>(|v| self.finish_part::<false>(row, slot, parameters, normalizer, v));
+            match args.activation.apart::<S::Epilogue>() {
+                Apart::Identity => self.finish_known(&finished(Told::IDENTITY), slot, narrow),
+                Apart::Relu => self.finish_known(&finished(Told::RELU), slot, narrow),
+                Apart::Other => self.finish_known(&finished(args.activation), slot, narrow),
             }
         }
     }
 
-    /// Part `v`, if the row has it; `NARROW` where parameters have the data's type.
     #[inline(always)]
-    unsafe fn finish_part<const NARROW: bool>(
-        &self,
-        row: u64,
-        slot: &Slot<S::Access, V>,
-        parameters: &ParametersOf<T, S, V>,
-        normalizer: Normalizer<f32>,
-        v: usize,
-    ) {
-        if self.has(v) {
-            // SAFETY: the caller's, for a part that has come.
-            unsafe {
-                let raw = [slot.part::<T>(0, v), S::Access::nothing::<T>()];
-                let z = self.preactivation::<NARROW>(raw, parameters, normalizer, v);
-                let [y] = S::Epilogue::apply([z], self.args.activation);
-                self.store(row, v, y);
+    unsafe fn finish_known(&self, finished: &Finished<'_, T, S, V>, slot: &Slot<S::Access, V>, narrow: bool) {
+        // SAFETY: the caller's, for parts that the row has.
+        unsafe {
+            if Self::READS && !(finished.parameters.is_packed() && narrow) {
+                // Parameters that are read, part by part: there is no room for all of them.
+                let (mut v, parts) = (0, simt::opaque(V as u32) as usize);
+                while v < parts {
+                    if self.has(v) {
+                        let part = slot.part::<T>(0, v);
+                        if narrow {
+                            self.finish_part::<true>(finished, part, v);
+                        } else {
+                            self.finish_part::<false>(finished, part, v);
+                        }
+                    }
+                    v += 1;
+                }
+            } else if Self::READS {
+                self.finish_parts::<true>(finished, slot);
+            } else {
+                self.finish_parts::<false>(finished, slot);
             }
         }
     }
+
+    /// All parts that the row has, written out; `NARROW` where parameters have the data's type.
+    #[inline(always)]
+    unsafe fn finish_parts<const NARROW: bool>(&self, finished: &Finished<'_, T, S, V>, slot: &Slot<S::Access, V>) {
+        let mut some = [S::Access::nothing::<T>(); AT_ONCE];
+        unrolled::<V>(|v| {
+            // SAFETY: the caller's.
+            unsafe {
+                if !S::Access::IS_OF_SEGMENTS {
+                    if self.has(v) {
+                        self.finish_part::<NARROW>(finished, slot.part::<T>(0, v), v);
+                    }
+                    return;
+                }
+                if v % AT_ONCE == 0 {
+                    some = self.parts(slot, v);
+                }
+                if self.has(v) {
+                    self.finish_part::<NARROW>(finished, some[v % AT_ONCE], v);
+                }
+            }
+        });
+    }
+
+    /// Part `v`, which the row has.
+    #[inline(always)]
+    unsafe fn finish_part<const NARROW: bool>(&self, finished: &Finished<'_, T, S, V>, part: RawOf<T, S>, v: usize) {
+        let &Finished {
+            y,
+            parameters,
+            normalizer,
+            told,
+        } = finished;
+        // SAFETY: the caller's, for a part that has come.
+        unsafe {
+            let raw = [part, S::Access::nothing::<T>()];
+            let z = self.preactivation::<NARROW>(raw, parameters, normalizer, v);
+            let [numbers] = S::Epilogue::apply([z], told);
+            self.store(y, v, numbers);
+        }
+    }
+}
+
+/// What a row is finished with.
+struct Finished<'a, T: Data, S: Spec<Team = Chip>, const V: usize> {
+    /// Where it goes.
+    y: Place<T>,
+    parameters: &'a ParametersOf<T, S, V>,
+    normalizer: Normalizer<f32>,
+    told: Told,
 }

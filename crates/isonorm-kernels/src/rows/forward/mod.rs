@@ -19,8 +19,8 @@ use core::num::NonZero;
 use isonorm_math::{Normalizer, normalize};
 
 use self::held::{First, Loaded, Walk};
-use super::access::{Access, Data};
-use super::epilogue::{Class, Epilogue, Told};
+use super::access::{Access, Data, Place};
+use super::epilogue::{Apart, Class, Epilogue, Told};
 use super::lanes::{Lanes, rotated, unrolled};
 use super::parameters::{Affine, Map, Parameters, at_least_one};
 use super::ring::Ring;
@@ -202,9 +202,15 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     /// Whether parameters are read for each row.
     const READS: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::READS;
 
+    /// Whether weight and bias are part of what a row is finished with, as if it were normalized only.
+    const JOINED: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::JOINED;
+
+    /// Whether there may be a smooth activation.
+    const IS_ANY: bool = matches!(S::Epilogue::CLASS, Class::Any);
+
     /// Whether a row is finished one part after the other. A smooth activation takes longer than parameters that are read
     /// only then; those that are kept in registers could not be told apart by a variable.
-    const ROLLED: bool = matches!(S::Epilogue::CLASS, Class::Any) && Self::READS;
+    const ROLLED: bool = Self::IS_ANY && Self::READS;
 
     /// All that is done with a row, once it is there; every thread of the team takes part.
     #[inline(always)]
@@ -228,6 +234,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         let held = Held::<T, S::Access, V> {
             parts: &loaded.x,
             span: self.span,
+            start: row * args.x_stride,
             first: self.shift(loaded.first),
             set,
         };
@@ -272,26 +279,50 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         normalizer: Normalizer<f32>,
         row: u64,
     ) {
-        let told = self.args.activation;
+        let (told, normalizer) = (self.args.activation, parameters.joined(normalizer));
+        let place = self.row(self.args.y.cast_const(), row, self.args.y_stride);
         // SAFETY: the caller's, here and below.
         unsafe {
             if Self::ROLLED || (parameters.is_packed() && !self.args.affine.is_narrow::<T>()) {
                 self.finish_rolled(*loaded, parameters, normalizer, row);
+            } else if Self::JOINED && !Self::IS_ANY {
+                // Short enough to be there for each activation.
+                match told.apart::<S::Epilogue>() {
+                    Apart::Identity => self.finish_as(loaded, parameters, normalizer, Told::IDENTITY, place),
+                    Apart::Relu => self.finish_as(loaded, parameters, normalizer, Told::RELU, place),
+                    Apart::Other => self.finish_as(loaded, parameters, normalizer, told, place),
+                }
             } else if S::Epilogue::LARGE {
                 let mut all = [<S::Access as Access>::Numbers::<T>::splat(0.0); V];
                 self.preactivations(loaded, parameters, normalizer, |v, z| all[v] = z);
                 let y = S::Epilogue::apply(all, told);
                 unrolled::<V>(|v| {
                     if self.has(v) {
-                        self.store(row, v, y[v]);
+                        self.store(place, v, y[v]);
                     }
                 });
             } else {
-                self.preactivations(loaded, parameters, normalizer, |v, z| {
-                    let [y] = S::Epilogue::apply([z], told);
-                    self.store(row, v, y);
-                });
+                self.finish_as(loaded, parameters, normalizer, told, place);
             }
+        }
+    }
+
+    /// The same, one part after the other.
+    #[inline(always)]
+    unsafe fn finish_as(
+        &self,
+        loaded: &Loaded<T, S::Access, V>,
+        parameters: &ParametersOf<T, S, V>,
+        normalizer: Normalizer<f32>,
+        told: Told,
+        place: Place<T>,
+    ) {
+        // SAFETY: the caller's, here and below.
+        unsafe {
+            self.preactivations(loaded, parameters, normalizer, |v, z| {
+                let [y] = S::Epilogue::apply([z], told);
+                self.store(place, v, y);
+            });
         }
     }
 
@@ -318,7 +349,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                         self.preactivation::<false>(raw, parameters, normalizer, v)
                     };
                     let [y] = S::Epilogue::apply([z], self.args.activation);
-                    self.store(row, v, y);
+                    // Computed here: there are no registers for it.
+                    let place = self.row(self.args.y.cast_const(), row, self.args.y_stride);
+                    self.store(place, v, y);
                 }
             }
             left.x = rotated(left.x);
@@ -366,10 +399,15 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         normalizer: Normalizer<f32>,
         v: usize,
     ) -> <S::Access as Access>::Numbers<T> {
-        // SAFETY: the caller's.
-        let [weight, bias] = unsafe { parameters.at::<NARROW>(&self.args.affine, self.span, v) };
-        let xhat = S::Access::unpack::<T>(x).map(|x| normalizer.apply(x));
-        let z = xhat.zip3(weight, bias, normalize::affine);
+        let normalized = || S::Access::unpack::<T>(x).map(|x| normalizer.apply(x));
+        let z = match Self::JOINED {
+            true => normalized(),
+            false => {
+                // SAFETY: the caller's.
+                let [weight, bias] = unsafe { parameters.at::<NARROW>(&self.args.affine, self.span, v) };
+                normalized().zip3(weight, bias, normalize::affine)
+            }
+        };
         if self.has_residual() && !self.has_stream() {
             let residual = S::Access::unpack::<T>(residual);
             z.zip(residual, |z, residual| z + residual)
@@ -379,9 +417,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     }
 
     #[inline(always)]
-    unsafe fn store(&self, row: u64, v: usize, y: <S::Access as Access>::Numbers<T>) {
-        let place = self.place(self.args.y, row, self.args.y_stride, v).cast_mut();
+    unsafe fn store(&self, row: Place<T>, v: usize, y: <S::Access as Access>::Numbers<T>) {
+        let place = self.part(row, v).cast_mut();
         // SAFETY: the caller's; each part belongs to one thread.
-        unsafe { S::Access::store(place, S::Access::pack(y)) };
+        unsafe { S::Access::store_own(place, S::Access::pack(y), self.own(row, v)) };
     }
 }

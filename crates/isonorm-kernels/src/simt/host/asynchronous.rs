@@ -20,6 +20,19 @@ pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
     running.expect(result, Location::caller());
 }
 
+/// As [`copy_async`], of the first `bytes` of the 16 alone, at most 16; the others become 0.
+#[track_caller]
+pub unsafe fn copy_async_some<T>(to: Shared<T>, from: *const u32, bytes: u32) {
+    let running = current();
+    let copy = Copy {
+        from: Source::GlobalSome(from.addr(), bytes),
+        to: to.byte_offset(),
+        bytes: 16,
+    };
+    let result = running.world().copy_async(running.block, running.thread, copy);
+    running.expect(result, Location::caller());
+}
+
 /// Ends the group of the copies that this thread started.
 pub fn copy_commit() {
     let running = current();
@@ -144,6 +157,23 @@ pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
         message = running.expect(running.world().message(address, tag), at);
     }
     message.expect("a thread that is woken has a message").map(T::from_word)
+}
+
+/// What was at a place when somebody looked; only for [`message_seen`].
+#[derive(Clone, Copy)]
+pub struct Seen;
+
+/// Looks at a place, and waits for nothing: here values are looked for when they are needed.
+#[track_caller]
+pub unsafe fn message_look(_place: *const u32) -> Seen {
+    Seen
+}
+
+/// As [`message_wait`], where what was seen at the place before may be the values already.
+#[track_caller]
+pub unsafe fn message_seen<T: Word>(_seen: Seen, place: *const u32, tag: u32) -> [T; 2] {
+    // SAFETY: the caller's.
+    unsafe { message_wait(place, tag) }
 }
 
 /// Waits for the values that are left at several places with this tag.

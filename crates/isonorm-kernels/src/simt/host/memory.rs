@@ -144,6 +144,30 @@ pub unsafe fn store_128(place: *mut u32, value: [u32; 4]) {
     global_write(place.addr(), &bytes(value));
 }
 
+/// Those of the four values whose bit is set, the first lowest.
+#[track_caller]
+pub unsafe fn store_32_some(place: *mut u32, values: [u32; 4], bits: u32) {
+    for (lane, value) in values.into_iter().enumerate() {
+        if bits >> lane & 1 != 0 {
+            global_write(place.wrapping_add(lane).addr(), &value.to_ne_bytes());
+        }
+    }
+}
+
+/// Those of the eight halves of these values whose bit is set, the first lowest, and of a value the lower half first.
+#[track_caller]
+pub unsafe fn store_16_some(place: *mut u16, values: [u32; 4], bits: u32) {
+    for (lane, half) in values
+        .into_iter()
+        .flat_map(|value| [value as u16, (value >> 16) as u16])
+        .enumerate()
+    {
+        if bits >> lane & 1 != 0 {
+            global_write(place.wrapping_add(lane).addr(), &half.to_ne_bytes());
+        }
+    }
+}
+
 /// Reads the shared memory of the own block, or of block `rank` of the cluster.
 #[track_caller]
 fn read<const BYTES: usize>(offset: u32, rank: Option<u32>) -> [u8; BYTES] {

@@ -243,6 +243,52 @@ pub unsafe fn store_128(place: *mut u32, value: [u32; 4]) {
     }
 }
 
+/// Those of the four values whose bit is set, the first lowest.
+///
+/// # Safety
+///
+/// `place` is global memory that may be written there, aligned to 4 bytes.
+#[inline(always)]
+pub unsafe fn store_32_some(place: *mut u32, values: [u32; 4], bits: u32) {
+    let [a, b, c, d] = values;
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("{{", ".reg .pred p<4>;", ".reg .b32 bit<4>;",
+            "and.b32 bit0, {1}, 1;", "and.b32 bit1, {1}, 2;", "and.b32 bit2, {1}, 4;", "and.b32 bit3, {1}, 8;",
+            "setp.ne.u32 p0, bit0, 0;", "setp.ne.u32 p1, bit1, 0;", "setp.ne.u32 p2, bit2, 0;", "setp.ne.u32 p3, bit3, 0;",
+            "@p0 st.global.u32 [{0}], {2};", "@p1 st.global.u32 [{0}+4], {3};",
+            "@p2 st.global.u32 [{0}+8], {4};", "@p3 st.global.u32 [{0}+12], {5};", "}}",
+            in(reg64) place, in(reg32) bits, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// Those of the eight halves of these values whose bit is set, the first lowest, and of a value the lower half first.
+///
+/// # Safety
+///
+/// `place` is global memory that may be written there, aligned to 2 bytes.
+#[inline(always)]
+pub unsafe fn store_16_some(place: *mut u16, values: [u32; 4], bits: u32) {
+    let [a, b, c, d] = values;
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("{{", ".reg .pred p<8>;", ".reg .b32 bit<8>;", ".reg .b16 half<8>;",
+            "mov.b32 {{half0, half1}}, {2};", "mov.b32 {{half2, half3}}, {3};",
+            "mov.b32 {{half4, half5}}, {4};", "mov.b32 {{half6, half7}}, {5};",
+            "and.b32 bit0, {1}, 1;", "and.b32 bit1, {1}, 2;", "and.b32 bit2, {1}, 4;", "and.b32 bit3, {1}, 8;",
+            "and.b32 bit4, {1}, 16;", "and.b32 bit5, {1}, 32;", "and.b32 bit6, {1}, 64;", "and.b32 bit7, {1}, 128;",
+            "setp.ne.u32 p0, bit0, 0;", "setp.ne.u32 p1, bit1, 0;", "setp.ne.u32 p2, bit2, 0;", "setp.ne.u32 p3, bit3, 0;",
+            "setp.ne.u32 p4, bit4, 0;", "setp.ne.u32 p5, bit5, 0;", "setp.ne.u32 p6, bit6, 0;", "setp.ne.u32 p7, bit7, 0;",
+            "@p0 st.global.b16 [{0}], half0;", "@p1 st.global.b16 [{0}+2], half1;",
+            "@p2 st.global.b16 [{0}+4], half2;", "@p3 st.global.b16 [{0}+6], half3;",
+            "@p4 st.global.b16 [{0}+8], half4;", "@p5 st.global.b16 [{0}+10], half5;",
+            "@p6 st.global.b16 [{0}+12], half6;", "@p7 st.global.b16 [{0}+14], half7;", "}}",
+            in(reg64) place, in(reg32) bits, in(reg32) a, in(reg32) b, in(reg32) c, in(reg32) d,
+            options(nostack, preserves_flags));
+    }
+}
+
 /// A value of the block's shared memory.
 ///
 /// # Safety

@@ -19,6 +19,20 @@ pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
     }
 }
 
+/// As [`copy_async`], of the first `bytes` of the 16 alone, at most 16; the others become 0.
+///
+/// # Safety
+///
+/// As for [`copy_async`], but for what is not read.
+#[inline(always)]
+pub unsafe fn copy_async_some<T>(to: Shared<T>, from: *const u32, bytes: u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("cp.async.cg.shared.global [{}], [{}], 16, {};", in(reg32) address(to), in(reg64) from, in(reg32) bytes,
+            options(nostack, preserves_flags));
+    }
+}
+
 /// Ends the group of the copies that this thread started.
 #[inline(always)]
 pub fn copy_commit() {
@@ -186,6 +200,41 @@ pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
             return [T::from_word(first as u32), T::from_word(second as u32)];
         }
     }
+}
+
+/// What was at a place when somebody looked; only for [`message_seen`].
+#[derive(Clone, Copy)]
+pub struct Seen([u64; 2]);
+
+/// Looks at a place, and waits for nothing.
+///
+/// # Safety
+///
+/// As for [`message_wait`].
+#[inline(always)]
+pub unsafe fn message_look(place: *const u32) -> Seen {
+    let (first, second): (u64, u64);
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("ld.relaxed.gpu.global.v2.u64 {{{}, {}}}, [{}];", out(reg64) first, out(reg64) second, in(reg64) place,
+            options(nostack, preserves_flags));
+    }
+    Seen([first, second])
+}
+
+/// As [`message_wait`], where what was seen at the place before may be the values already.
+///
+/// # Safety
+///
+/// As for [`message_wait`].
+#[inline(always)]
+pub unsafe fn message_seen<T: Word>(seen: Seen, place: *const u32, tag: u32) -> [T; 2] {
+    let Seen([first, second]) = seen;
+    if (first >> 32) as u32 == tag && (second >> 32) as u32 == tag {
+        return [T::from_word(first as u32), T::from_word(second as u32)];
+    }
+    // SAFETY: the caller's.
+    unsafe { message_wait(place, tag) }
 }
 
 /// Waits for the values that are left at several places with this tag, all of which are looked at together.

@@ -71,6 +71,10 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     /// Whether dy passes a mask. As soon as it is used: what stays on chip needs its bits no more.
     const MASKED: bool = matches!(S::Epilogue::CLASS, Class::Masked);
 
+    /// Whether accesses that pass and those in shared memory are added up in turn: something is on its way from memory while the latter are,
+    /// which takes long enough to pay with an activation.
+    const IN_TURN: bool = matches!(S::Epilogue::CLASS, Class::Piecewise);
+
     #[inline(always)]
     unsafe fn each_strip(&self) {
         let (args, walk) = (self.args, &self.walk);
@@ -285,7 +289,8 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             let mut ahead = [0; AHEAD];
             unrolled::<AHEAD>(|k| ahead[k] = self.bits(strip, strip.passing + k as u32, (k as u32) < strip.kept));
             let mut passing = self.oldest(strip);
-            unrolled::<PARTS>(|part| {
+            let (mut access, mut part) = (0, 0);
+            while part < PARTS {
                 wait(part);
                 let [mut kept, end] = walk.part(strip.kept, part);
                 while kept < end {
@@ -302,18 +307,19 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     self.add(&mut sums, &loaded, &map);
                     kept += 1;
                 }
-            });
-            let mut access = 0;
-            while access < strip.passing {
-                let is_more = access + AT_ONCE < strip.passing;
-                unrolled::<{ AT_ONCE as usize }>(|k| {
-                    let loaded = Self::masked(passing[k]);
-                    if is_more {
-                        passing[k] = self.pass_one(strip, access + AT_ONCE + k as u32);
-                    }
-                    self.add(&mut sums, &loaded, &map);
-                });
-                access += AT_ONCE;
+                part += 1;
+                let end = strip.passed(part, Self::IN_TURN);
+                while access < end {
+                    let is_more = access + AT_ONCE < strip.passing;
+                    unrolled::<{ AT_ONCE as usize }>(|k| {
+                        let loaded = Self::masked(passing[k]);
+                        if is_more {
+                            passing[k] = self.pass_one(strip, access + AT_ONCE + k as u32);
+                        }
+                        self.add(&mut sums, &loaded, &map);
+                    });
+                    access += AT_ONCE;
+                }
             }
             unrolled::<N>(|k| {
                 if (k as u32) < strip.held {

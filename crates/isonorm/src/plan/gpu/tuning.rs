@@ -208,16 +208,22 @@ pub(super) struct Segments {
     pub(super) step: [u64; 2],
     /// Picoseconds that it takes besides for each thread of a block, which waits for all of them.
     pub(super) thread: [u64; 2],
+    /// Where segments begin anywhere: how long memory takes for them, in percent.
+    pub(super) ragged: [u64; 2],
+    /// Picoseconds that each end of such a segment takes besides, of which an access has a part: of 16 bits an element, and of 32.
+    pub(super) ends: [u64; 2],
 }
 
 /// Channels in several segments.
 pub(super) const SEGMENTS: Segments = Segments {
-    least_bytes: 128,
+    least_bytes: 64,
     chip_threads: &[128, 256, 512],
     cluster_threads: 64,
     cluster: [700, 100],
-    step: [1100, 500],
+    step: [600, 500],
     thread: [2500, 1000],
+    ragged: [130, 157],
+    ends: [28, 5],
 };
 
 /// Groups that lie side by side, or in pieces.

@@ -93,7 +93,7 @@ pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
     let blocks = tuning.of(rows);
     let shapes = match width {
         Width::Vector if smooth => tuning.smooth,
-        Width::Vector => blocks.block,
+        Width::Vector | Width::Ragged => blocks.block,
         Width::Element => tuning.elements,
     };
     let kernels = rows.kernels(width);
@@ -206,7 +206,7 @@ fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>, blocks
     let threads = match key.width {
         // Threads may have less to do; of vectors only the last one may be missing.
         Width::Element => fewest.max(*range.start()),
-        Width::Vector => fewest,
+        Width::Vector | Width::Ragged => fewest,
     };
     let fits = range.contains(&threads)
         && key.fits(rows.columns, (threads, blocks), rows.bytes())
@@ -306,7 +306,7 @@ fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
 fn does_not_hold(rows: &Rows<'_>, memory: &str, width: Width) -> String {
     let (columns, dtype) = (rows.columns, rows.dtype);
     let access = match width {
-        Width::Vector => "",
+        Width::Vector | Width::Ragged => "",
         Width::Element => ", accessed one by one",
     };
     let pass = match rows.pass {

@@ -21,7 +21,7 @@ pub(in super::super) const NAME: &str = "rows";
 pub(in super::super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties) -> Result<Vec<Planned>, String> {
     let rows = channels(desc, g, gpu)?;
     let mut plans: Vec<Planned> = Vec::new();
-    let kernels = rows.kernels(Width::Vector);
+    let kernels = rows.kernels(width(&rows));
     let owned_alike = |listed: &Listed| kernels.iter().find(|other| other.key.owner == listed.key.owner);
     // Those with the least code for nothing come first.
     let least = |listed: &&&Listed| owned_alike(listed).is_some_and(|first| first.key.class == listed.key.class);
@@ -59,11 +59,8 @@ fn channels<'a>(desc: &NormDesc, g: &Geometry, gpu: &'a GpuProperties) -> Result
         count: narrow(g.outer)?,
     };
     let bytes = g.inner * desc.get_dtype().bytes();
-    if (bytes as u64) < SEGMENTS.least_bytes || !bytes.is_multiple_of(super::VECTOR_BYTES as usize) {
-        return Err(format!(
-            "segments of {bytes} bytes are too short, or no multiple of {}",
-            super::VECTOR_BYTES
-        ));
+    if (bytes as u64) < SEGMENTS.least_bytes {
+        return Err(format!("segments of {bytes} bytes are too short"));
     }
     let (contiguous, columns) = (Rows::supported(desc, gpu)?, g.outer * g.inner);
     Ok(Rows {
@@ -82,11 +79,20 @@ fn channels<'a>(desc: &NormDesc, g: &Geometry, gpu: &'a GpuProperties) -> Result
     })
 }
 
+/// How a thread reaches its part of a segment, wherever that begins in a tensor that starts on 16 bytes.
+fn width(rows: &Rows<'_>) -> Width {
+    match (rows.segments.length * rows.bytes()).is_multiple_of(super::VECTOR_BYTES) {
+        true => Width::Vector,
+        false => Width::Ragged,
+    }
+}
+
 /// The ways in which a kernel's blocks hold a row.
 fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
     // Segments that are accessed at once, at least.
     let at_once = u64::from(rows.segments.count.div_ceil(listed.key.accesses));
-    let accesses = at_once * u64::from(rows.segments.length / listed.key.access_elements(rows.bytes()));
+    let of_segment = listed.key.width.of_segment(rows.segments.length, rows.bytes());
+    let accesses = at_once * u64::from(of_segment);
     let choice = |blocks: u32| {
         let threads = u32::try_from(accesses.div_ceil(blocks.into()))
             .ok()?
@@ -217,5 +223,13 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
         Owner::Blocks => SEGMENTS.cluster[pass],
         _ => SEGMENTS.step[pass],
     };
-    rounds * (memory as u64 + step + u64::from(threads) * SEGMENTS.thread[pass] / 1000)
+    let thread = u64::from(threads) * SEGMENTS.thread[pass] / 1000;
+    match listed.key.width {
+        Width::Ragged => {
+            let ends = 2 * u64::from(rows.segments.count) * rows.rows;
+            let of_ends = SEGMENTS.ends[usize::from(rows.dtype == DType::F32)];
+            rounds * (memory as u64 * SEGMENTS.ragged[pass] / 100 + step + thread) + ends * of_ends / 1000
+        }
+        _ => rounds * (memory as u64 + step + thread),
+    }
 }

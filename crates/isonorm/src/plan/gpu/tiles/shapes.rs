@@ -76,10 +76,7 @@ fn access(gpu: &GpuProperties) -> u64 {
 /// The fastest for each number of tiles that a block has in shared memory, and of blocks on a multiprocessor: with tiles about so wide, of
 /// which memory moves so many of a hundred bytes in the time of a hundred.
 fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Result<Vec<Choice>, String> {
-    let elements = match width {
-        Width::Vector => VECTOR_BYTES / problem.bytes(),
-        Width::Element => 1,
-    };
+    let elements = width.elements(problem.bytes());
     let [tile, lanes, parts] = match problem.inner / problem.run > MOST_UNITS {
         true => part(problem, elements, bytes)?,
         false => {
