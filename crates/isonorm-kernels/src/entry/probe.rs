@@ -78,9 +78,7 @@ pub unsafe extern "ptx-kernel" fn simt_asynchronous(from: *const u32, counter: *
             simt::counter_wait(counter, simt::grid_blocks());
             simt::message_send(counter, [3, 4], 5);
             simt::message_send(counter, simt::message_wait::<u32>(counter, 5), 6);
-            let seen = simt::message_look(counter);
             let [first, _] = simt::messages_wait::<u32, 2>([counter; 2], 6);
-            simt::message_send(counter, simt::message_seen::<u32>(seen, counter, 6), 6);
             simt::message_send(counter, first, 7);
         }
     }

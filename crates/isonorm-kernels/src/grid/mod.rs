@@ -2,7 +2,7 @@
 //! have to run at the same time.
 
 use crate::block;
-use crate::simt::{self, Seen};
+use crate::simt;
 
 /// Words of the messages of so many blocks, to themselves: in each slot one from each block.
 pub const fn message_words(blocks: u32) -> u32 {
@@ -87,37 +87,10 @@ pub fn send_pair(pair: [f32; 2], scratch: &mut Scratch) -> Sent {
     Sent { round }
 }
 
-/// Looks for what the thread adds up first of what all blocks have sent, so that it need not be asked for later. For [`receive_seen`].
-#[inline(always)]
-pub fn look(sent: &Sent, scratch: &Scratch) -> Seen {
-    // There is a place for each block; of a thread beyond them another one is as good.
-    let peer = simt::thread_index().min(scratch.blocks - 1);
-    // SAFETY: nobody sends to it before this has been received.
-    unsafe { simt::message_look(scratch.place(sent.round, peer)) }
-}
-
-/// As [`receive_pair`], after a [`look`].
-#[inline(always)]
-pub fn receive_seen(sent: &Sent, seen: Seen, scratch: &mut Scratch) -> [f32; 2] {
-    let (mut partial, mut peer) = ([0.0; 2], simt::thread_index());
-    if peer < scratch.blocks {
-        // SAFETY: as in `receive_from`.
-        partial = unsafe { simt::message_seen(seen, scratch.place(sent.round, peer), sent.round) };
-        peer += simt::block_threads();
-    }
-    receive_from(peer, partial, sent, scratch)
-}
-
 /// The sums of what all blocks have sent; valid in every thread, with the same bits. At most one other sum may have been sent since.
 #[inline(always)]
 pub fn receive_pair(sent: &Sent, scratch: &mut Scratch) -> [f32; 2] {
-    receive_from(simt::thread_index(), [0.0; 2], sent, scratch)
-}
-
-/// What comes from a block on, and each as many behind as there are threads, is added to what the thread has.
-#[inline(always)]
-fn receive_from(first: u32, own: [f32; 2], sent: &Sent, scratch: &mut Scratch) -> [f32; 2] {
-    let (mut partial, mut peer) = (own, first);
+    let (mut partial, mut peer) = ([0.0; 2], simt::thread_index());
     while peer < scratch.blocks {
         // SAFETY: a place for each block, which nobody sends to before this has been received.
         let theirs: [f32; 2] = unsafe { simt::message_wait(scratch.place(sent.round, peer), sent.round) };

@@ -291,18 +291,6 @@ impl Chip {
         grid::send_pair(pair, &mut self.scratch)
     }
 
-    /// As [`grid::look`].
-    #[inline(always)]
-    pub fn look(&self, sent: &grid::Sent) -> simt::Seen {
-        grid::look(sent, &self.scratch)
-    }
-
-    /// As [`grid::receive_seen`].
-    #[inline(always)]
-    pub fn receive_seen(&mut self, sent: &grid::Sent, seen: simt::Seen) -> [f32; 2] {
-        grid::receive_seen(sent, seen, &mut self.scratch)
-    }
-
     /// As [`grid::receive_pair`].
     #[inline(always)]
     pub fn receive_pair(&mut self, sent: &grid::Sent) -> [f32; 2] {

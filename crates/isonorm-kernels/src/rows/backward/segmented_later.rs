@@ -60,15 +60,8 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
             // SAFETY: the caller's; the row has come.
             unsafe {
                 walk.fetch(&ring, row + u64::from(behind) * step, ring.slot(behind));
-            }
-            ring.wait();
-        }
-        // Asked for before it is needed.
-        let seen = before.as_ref().map(|before| team.look(&before.sent));
-        if is_row {
-            // SAFETY: as above.
-            unsafe {
                 let parameters = of_rows.next::<T>(&args.affine);
+                ring.wait();
                 let (slot, normalizer) = (ring.arrived(), ahead);
                 ahead = walk.normalizer(row + step);
                 let parts = walk.parts(row, &slot, normalizer);
@@ -87,18 +80,15 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
             }
             ring.advance();
         }
-        if let (
-            Some(Before {
-                slot,
-                normalizer,
-                parameters,
-                sent,
-            }),
-            Some(seen),
-        ) = (before, seen)
+        if let Some(Before {
+            slot,
+            normalizer,
+            parameters,
+            sent,
+        }) = before
         {
             let row = simt::opaque_64(row) - step;
-            let sums = normalized(team.receive_seen(&sent, seen), normalizer.rstd);
+            let sums = normalized(team.receive_pair(&sent), normalizer.rstd);
             let of_x = walk.of_x(sums, normalizer.rstd, parameters);
             let z = parameters.preactivation(normalizer);
             // SAFETY: the caller's; the row has come.

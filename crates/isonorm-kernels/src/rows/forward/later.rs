@@ -17,7 +17,7 @@ use crate::rows::parameters::{Parameters, at_least_one};
 use crate::rows::ring::{Ring, Slot};
 use crate::rows::statistics::{FourPairs, Measured, Summed};
 use crate::rows::team::{Chip, Team};
-use crate::simt::{self, Seen};
+use crate::simt;
 
 /// Rows that are yet to be finished when the next one comes.
 pub const STAY: u32 = 1;
@@ -68,13 +68,6 @@ pub unsafe fn later<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: 
         if is_row {
             walk.fetch(&ring, row + u64::from(behind) * step, ring.slot(behind));
             ring.wait();
-        }
-        // Asked for before it is needed, where there are registers for it.
-        let seen = match &before {
-            Some(before) if S::Access::IS_OF_SEGMENTS => Some(team.look(&before.sent)),
-            _ => None,
-        };
-        if is_row {
             let (slot, own_first) = (ring.arrived(), walk.shift(first));
             first = walk.first(row + step);
             // SAFETY: the row has come.
@@ -95,7 +88,7 @@ pub unsafe fn later<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: 
                 parameters.fetch(&args.affine, walk.span, before.set);
                 let updates = Walk::<T, S, V>::RUNNING && team.rank() == 0;
                 let running = walk.running(updates, row);
-                let measured = walk.measure(row, &before, seen, &mut team);
+                let measured = walk.measure(row, &before, &mut team);
                 if team.rank() == 0 {
                     measured.save(args, row);
                 }
@@ -164,12 +157,8 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
 
     /// The row's statistics.
     #[inline(always)]
-    unsafe fn measure(&self, row: u64, before: &Before<S::Access, V>, seen: Option<Seen>, team: &mut Chip) -> Measured {
-        let mut sums = match seen {
-            Some(seen) => team.receive_seen(&before.sent, seen),
-            None => team.receive_pair(&before.sent),
-        };
-        let (mut number, mut repeated) = (before.first, false);
+    unsafe fn measure(&self, row: u64, before: &Before<S::Access, V>, team: &mut Chip) -> Measured {
+        let (mut sums, mut number, mut repeated) = (team.receive_pair(&before.sent), before.first, false);
         loop {
             let (measured, again) = S::Statistics::conclude::<T, V>(sums, number, self.args);
             match again {

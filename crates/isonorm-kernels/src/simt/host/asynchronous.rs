@@ -159,23 +159,6 @@ pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
     message.expect("a thread that is woken has a message").map(T::from_word)
 }
 
-/// What was at a place when somebody looked; only for [`message_seen`].
-#[derive(Clone, Copy)]
-pub struct Seen;
-
-/// Looks at a place, and waits for nothing: here values are looked for when they are needed.
-#[track_caller]
-pub unsafe fn message_look(_place: *const u32) -> Seen {
-    Seen
-}
-
-/// As [`message_wait`], where what was seen at the place before may be the values already.
-#[track_caller]
-pub unsafe fn message_seen<T: Word>(_seen: Seen, place: *const u32, tag: u32) -> [T; 2] {
-    // SAFETY: the caller's.
-    unsafe { message_wait(place, tag) }
-}
-
 /// Waits for the values that are left at several places with this tag.
 #[track_caller]
 pub unsafe fn messages_wait<T: Word, const N: usize>(places: [*const u32; N], tag: u32) -> [[T; 2]; N] {

@@ -202,41 +202,6 @@ pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
     }
 }
 
-/// What was at a place when somebody looked; only for [`message_seen`].
-#[derive(Clone, Copy)]
-pub struct Seen([u64; 2]);
-
-/// Looks at a place, and waits for nothing.
-///
-/// # Safety
-///
-/// As for [`message_wait`].
-#[inline(always)]
-pub unsafe fn message_look(place: *const u32) -> Seen {
-    let (first, second): (u64, u64);
-    // SAFETY: the caller's.
-    unsafe {
-        asm!("ld.relaxed.gpu.global.v2.u64 {{{}, {}}}, [{}];", out(reg64) first, out(reg64) second, in(reg64) place,
-            options(nostack, preserves_flags));
-    }
-    Seen([first, second])
-}
-
-/// As [`message_wait`], where what was seen at the place before may be the values already.
-///
-/// # Safety
-///
-/// As for [`message_wait`].
-#[inline(always)]
-pub unsafe fn message_seen<T: Word>(seen: Seen, place: *const u32, tag: u32) -> [T; 2] {
-    let Seen([first, second]) = seen;
-    if (first >> 32) as u32 == tag && (second >> 32) as u32 == tag {
-        return [T::from_word(first as u32), T::from_word(second as u32)];
-    }
-    // SAFETY: the caller's.
-    unsafe { message_wait(place, tag) }
-}
-
 /// Waits for the values that are left at several places with this tag, all of which are looked at together.
 ///
 /// # Safety

@@ -281,7 +281,6 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     /// The thread's sums of g · (x − mean) and of g.
     #[inline(always)]
     unsafe fn sums(&self, strip: &Strip, held: &mut [Loaded; N]) -> [T::Lanes; 2] {
-        let walk = &self.walk;
         // SAFETY: told before a barrier; the strip has what is loaded.
         unsafe {
             let map = self.map();
@@ -289,37 +288,20 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             let mut ahead = [0; AHEAD];
             unrolled::<AHEAD>(|k| ahead[k] = self.bits(strip, strip.passing + k as u32, (k as u32) < strip.kept));
             let mut passing = self.oldest(strip);
-            let (mut access, mut part) = (0, 0);
-            while part < PARTS {
-                wait(part);
-                let [mut kept, end] = walk.part(strip.kept, part);
-                while kept < end {
-                    let mut loaded = self.kept(kept);
-                    if Self::MASKED {
-                        let coming = kept + AHEAD as u32;
-                        loaded.bits = ahead[0];
-                        ahead[0] = self.bits(strip, strip.passing + coming, coming < strip.kept);
-                        ahead = rotated(ahead);
-                        loaded = Self::masked(loaded);
-                        let [_, dy] = self.slots(kept);
-                        simt::shared_store_128(dy, loaded.dy);
-                    }
-                    self.add(&mut sums, &loaded, &map);
-                    kept += 1;
+            if Self::IN_TURN {
+                let (mut access, mut part) = (0, 0);
+                while part < PARTS {
+                    wait(part);
+                    self.add_kept(&mut sums, &map, strip, part, &mut ahead);
+                    part += 1;
+                    access = self.add_passing(&mut sums, &map, strip, [access, strip.passed(part)], &mut passing);
                 }
-                part += 1;
-                let end = strip.passed(part, Self::IN_TURN);
-                while access < end {
-                    let is_more = access + AT_ONCE < strip.passing;
-                    unrolled::<{ AT_ONCE as usize }>(|k| {
-                        let loaded = Self::masked(passing[k]);
-                        if is_more {
-                            passing[k] = self.pass_one(strip, access + AT_ONCE + k as u32);
-                        }
-                        self.add(&mut sums, &loaded, &map);
-                    });
-                    access += AT_ONCE;
-                }
+            } else {
+                unrolled::<PARTS>(|part| {
+                    wait(part);
+                    self.add_kept(&mut sums, &map, strip, part, &mut ahead);
+                });
+                self.add_passing(&mut sums, &map, strip, [0, strip.passing], &mut passing);
             }
             unrolled::<N>(|k| {
                 if (k as u32) < strip.held {
@@ -329,6 +311,62 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             });
             sums
         }
+    }
+
+    /// Adds up a part of what is kept, which has come; `ahead` are the bits of the accesses that come first.
+    #[inline(always)]
+    unsafe fn add_kept(
+        &self,
+        sums: &mut [T::Lanes; 2],
+        map: &Map<T::Lanes>,
+        strip: &Strip,
+        part: usize,
+        ahead: &mut [u32; AHEAD],
+    ) {
+        let [mut kept, end] = self.walk.part(strip.kept, part);
+        while kept < end {
+            // SAFETY: the caller's: this thread has fetched it, and waited; the strip has what is loaded.
+            unsafe {
+                let mut loaded = self.kept(kept);
+                if Self::MASKED {
+                    let coming = kept + AHEAD as u32;
+                    loaded.bits = ahead[0];
+                    ahead[0] = self.bits(strip, strip.passing + coming, coming < strip.kept);
+                    *ahead = rotated(*ahead);
+                    loaded = Self::masked(loaded);
+                    let [_, dy] = self.slots(kept);
+                    simt::shared_store_128(dy, loaded.dy);
+                }
+                self.add(sums, &loaded, map);
+            }
+            kept += 1;
+        }
+    }
+
+    /// Adds up accesses that pass, from one on, before another; `passing` are the first ones, and those behind the last. Where it has come.
+    #[inline(always)]
+    unsafe fn add_passing(
+        &self,
+        sums: &mut [T::Lanes; 2],
+        map: &Map<T::Lanes>,
+        strip: &Strip,
+        [first, end]: [u32; 2],
+        passing: &mut [Loaded; AT_ONCE as usize],
+    ) -> u32 {
+        let mut access = first;
+        while access < end {
+            let is_more = access + AT_ONCE < strip.passing;
+            unrolled::<{ AT_ONCE as usize }>(|k| {
+                let loaded = Self::masked(passing[k]);
+                if is_more {
+                    // SAFETY: the caller's: the strip has this place.
+                    passing[k] = unsafe { self.pass_one(strip, access + AT_ONCE + k as u32) };
+                }
+                self.add(sums, &loaded, map);
+            });
+            access += AT_ONCE;
+        }
+        access
     }
 
     /// What was told of the thread's columns.

@@ -93,16 +93,11 @@ struct Strip {
 }
 
 impl Strip {
-    /// How many accesses have passed behind so many parts of what is kept: all of them behind the last, and some behind each if they take
-    /// turns.
+    /// How many accesses have passed behind so many parts of what is kept, where they take turns: all of them behind the last.
     #[inline(always)]
-    fn passed(&self, parts: usize, in_turn: bool) -> u32 {
+    fn passed(&self, parts: usize) -> u32 {
         let of_part = self.passing.div_ceil(AT_ONCE * PARTS as u32) * AT_ONCE;
-        match parts {
-            PARTS => self.passing,
-            _ if in_turn => (of_part * parts as u32).min(self.passing),
-            _ => 0,
-        }
+        (of_part * parts as u32).min(self.passing)
     }
 }
 

@@ -210,8 +210,9 @@ pub(super) struct Segments {
     pub(super) thread: [u64; 2],
     /// Where segments begin anywhere: how long memory takes for them, in percent.
     pub(super) ragged: [u64; 2],
-    /// Picoseconds that each end of such a segment takes besides, of which an access has a part: of 16 bits an element, and of 32.
-    pub(super) ends: [u64; 2],
+    /// Picoseconds that each end of such a segment takes besides, where an access has a part of it: of 16 bits an element, and of 32; forward,
+    /// and backward. Fitted beside the estimate of tiles, which is too low for short segments, as this one then is.
+    pub(super) ends: [[u64; 2]; 2],
 }
 
 /// Channels in several segments.
@@ -220,10 +221,10 @@ pub(super) const SEGMENTS: Segments = Segments {
     chip_threads: &[128, 256, 512],
     cluster_threads: 64,
     cluster: [700, 100],
-    step: [600, 500],
+    step: [850, 500],
     thread: [2500, 1000],
     ragged: [130, 157],
-    ends: [28, 5],
+    ends: [[24, 0], [19, 5]],
 };
 
 /// Groups that lie side by side, or in pieces.

@@ -227,7 +227,7 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
     match listed.key.width {
         Width::Ragged => {
             let ends = 2 * u64::from(rows.segments.count) * rows.rows;
-            let of_ends = SEGMENTS.ends[usize::from(rows.dtype == DType::F32)];
+            let of_ends = SEGMENTS.ends[pass][usize::from(rows.dtype == DType::F32)];
             rounds * (memory as u64 * SEGMENTS.ragged[pass] / 100 + step + thread) + ends * of_ends / 1000
         }
         _ => rounds * (memory as u64 + step + thread),
