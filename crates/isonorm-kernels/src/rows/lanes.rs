@@ -43,6 +43,27 @@ pub(super) fn total([a, b, c, d]: FourSums) -> f32 {
     (a + b) + (c + d)
 }
 
+/// A pair of sums, each in four parts that do not wait for each other.
+#[derive(Clone, Copy)]
+pub(super) struct FourPairs {
+    pub(super) first: FourSums,
+    pub(super) second: FourSums,
+}
+
+impl FourPairs {
+    /// Of nothing.
+    pub(super) const ZERO: FourPairs = FourPairs {
+        first: [0.0; 4],
+        second: [0.0; 4],
+    };
+
+    /// The pair.
+    #[inline(always)]
+    pub(super) fn total(self) -> [f32; 2] {
+        [total(self.first), total(self.second)]
+    }
+}
+
 /// The numbers of one access: one, four or eight.
 pub trait Lanes: Copy {
     /// How many numbers.

@@ -11,7 +11,7 @@
 //! | [`team`] | who owns a row, and holds it |
 //! | [`spread`] | how a long row is spread over blocks |
 //! | `data` | element types |
-//! | [`access`] | how a thread reaches its part of a row |
+//! | [`access`], [`ragged`], `span` | how a thread reaches its part of a row, also where that begins anywhere, and which part it is |
 //! | [`statistics`] | from a row to what it is normalized with |
 //! | `ring` | rows that come ahead, in shared memory |
 //! | `sums` | what a thread adds up of a long row |
@@ -33,10 +33,12 @@ pub(crate) mod lanes;
 pub(crate) mod list;
 pub mod long;
 pub mod parameters;
+pub mod ragged;
 pub mod ring;
 mod run_of;
 pub mod running;
 pub mod segments;
+mod span;
 pub mod spread;
 pub mod statistics;
 mod sums;

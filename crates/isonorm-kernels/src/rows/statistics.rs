@@ -12,7 +12,7 @@ use isonorm_math::{Moments, Normalizer, Real};
 
 use super::access::{Access, Data, Span};
 use super::forward::Args;
-use super::lanes::{FourSums, Lanes, total, unrolled};
+use super::lanes::{FourPairs, Lanes, unrolled};
 use super::parameters::Affine;
 use super::team::Team;
 use crate::simt;
@@ -49,27 +49,6 @@ impl<T: Data, A: Access, const V: usize> Held<'_, T, A, V> {
             }
         });
         if A::IS_OF_SEGMENTS { apart.total() } else { in_turn }
-    }
-}
-
-/// A pair of sums, each in four parts that do not wait for each other.
-#[derive(Clone, Copy)]
-pub(super) struct FourPairs {
-    first: FourSums,
-    second: FourSums,
-}
-
-impl FourPairs {
-    /// Of nothing.
-    pub(super) const ZERO: FourPairs = FourPairs {
-        first: [0.0; 4],
-        second: [0.0; 4],
-    };
-
-    /// The pair.
-    #[inline(always)]
-    pub(super) fn total(self) -> [f32; 2] {
-        [total(self.first), total(self.second)]
     }
 }
 

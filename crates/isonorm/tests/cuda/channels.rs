@@ -28,7 +28,8 @@ impl Problem {
     fn new(stream: &Stream, problem: &str) -> Result<Problem> {
         let desc: NormDesc = problem.parse()?;
         let plan = stream.device().plan(&desc)?;
-        let (elements, channels) = (plan.geometry().elements(), plan.geometry().parameters);
+        let g = plan.geometry();
+        let (elements, parameters, groups) = (g.elements(), g.parameters, g.batch * g.kept);
         let numbers = |seed| (0..elements).map(|i| number(i, seed)).collect::<Vec<f32>>();
         Ok(Problem {
             desc,
@@ -36,9 +37,9 @@ impl Problem {
             dy: stream.upload(&numbers(2))?,
             y: stream.zeros(elements)?,
             dx: stream.zeros(elements)?,
-            weight: stream.upload(&vec![1.5; channels])?,
-            mean: stream.zeros(channels)?,
-            rstd: stream.zeros(channels)?,
+            weight: stream.upload(&vec![1.5; parameters])?,
+            mean: stream.zeros(groups)?,
+            rstd: stream.zeros(groups)?,
         })
     }
 
@@ -130,11 +131,15 @@ fn of_large(gpu: &Device, [batch, channels, side]: [usize; 3], last: bool, pass:
     };
     let (x, dy) = (filled(1)?, filled(2)?);
     let (mut mean, mut rstd) = (stream.zeros::<f32>(channels)?, stream.zeros::<f32>(channels)?);
+    let weight = stream.upload(&vec![1.5f32; channels])?;
     let mut out = stream.zeros::<bf16>(all)?;
-    let forward = Forward::new(&x, &mut out).save(&mut mean, &mut rstd);
+    let forward = Forward::new(&x, &mut out)
+        .weight(&weight)
+        .bias(&weight)
+        .save(&mut mean, &mut rstd);
     stream.forward(&gpu.plan(&desc)?, forward, Workspace::Pool)?;
     if pass.is_backward() {
-        let backward = Backward::new(&x, &dy, &mut out).saved(&mean, &rstd);
+        let backward = Backward::new(&x, &dy, &mut out).weight(&weight).saved(&mean, &rstd);
         stream.backward(&gpu.plan(&desc.pass(pass))?, backward, Workspace::Pool)?;
     }
     let (mean, rstd) = (mean.to_vec()?, rstd.to_vec()?);

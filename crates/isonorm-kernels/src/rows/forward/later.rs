@@ -12,10 +12,10 @@ use super::{ParametersOf, Spec, next_set};
 use crate::grid::Sent;
 use crate::rows::access::{Access, Data, Place};
 use crate::rows::epilogue::{Apart, Epilogue, Told};
-use crate::rows::lanes::unrolled;
+use crate::rows::lanes::{FourPairs, unrolled};
 use crate::rows::parameters::{Parameters, at_least_one};
 use crate::rows::ring::{Ring, Slot};
-use crate::rows::statistics::{FourPairs, Measured, Summed};
+use crate::rows::statistics::{Measured, Summed};
 use crate::rows::team::{Chip, Team};
 use crate::simt;
 

@@ -1,12 +1,14 @@
 //! The backward pass over strips; see [`backward`](crate::tiles::backward) for what it computes.
 
+mod sums;
+
 use isonorm_math::Real;
 
 use super::exchange::Exchange;
-use super::{MOST_COLUMNS, OF_COLUMNS, PARTS, Strip, Walk, fold, head_bytes, parameter, slot, tell, wait};
+use super::{MOST_COLUMNS, OF_COLUMNS, PARTS, Strip, Walk, fold, head_bytes, parameter, slot, tell};
 use crate::rows::access::Data;
 use crate::rows::epilogue::{Class, Epilogue};
-use crate::rows::lanes::{Lanes, rotated, unrolled};
+use crate::rows::lanes::{Lanes, unrolled};
 use crate::simt::{self, Shared};
 use crate::tiles::Spec;
 pub use crate::tiles::backward::Args;
@@ -17,9 +19,6 @@ use crate::tiles::columns::Map;
 const TENSORS: u32 = 2;
 /// Accesses that pass at once.
 const AT_ONCE: u32 = super::AT_ONCE / TENSORS;
-
-/// Accesses in shared memory whose bits of a mask are on their way.
-const AHEAD: usize = 4;
 
 /// Accesses to x and to dy, as they came, and what bits a mask has for them.
 #[derive(Clone, Copy)]
@@ -70,10 +69,6 @@ struct Pass<'a, T, S, const N: usize> {
 impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     /// Whether dy passes a mask. As soon as it is used: what stays on chip needs its bits no more.
     const MASKED: bool = matches!(S::Epilogue::CLASS, Class::Masked);
-
-    /// Whether accesses that pass and those in shared memory are added up in turn: something is on its way from memory while the latter are,
-    /// which takes long enough to pay with an activation.
-    const IN_TURN: bool = matches!(S::Epilogue::CLASS, Class::Piecewise);
 
     #[inline(always)]
     unsafe fn each_strip(&self) {
@@ -276,97 +271,6 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             });
         }
         loaded
-    }
-
-    /// The thread's sums of g · (x − mean) and of g.
-    #[inline(always)]
-    unsafe fn sums(&self, strip: &Strip, held: &mut [Loaded; N]) -> [T::Lanes; 2] {
-        // SAFETY: told before a barrier; the strip has what is loaded.
-        unsafe {
-            let map = self.map();
-            let mut sums = [T::Lanes::splat(0.0); 2];
-            let mut ahead = [0; AHEAD];
-            unrolled::<AHEAD>(|k| ahead[k] = self.bits(strip, strip.passing + k as u32, (k as u32) < strip.kept));
-            let mut passing = self.oldest(strip);
-            if Self::IN_TURN {
-                let (mut access, mut part) = (0, 0);
-                while part < PARTS {
-                    wait(part);
-                    self.add_kept(&mut sums, &map, strip, part, &mut ahead);
-                    part += 1;
-                    access = self.add_passing(&mut sums, &map, strip, [access, strip.passed(part)], &mut passing);
-                }
-            } else {
-                unrolled::<PARTS>(|part| {
-                    wait(part);
-                    self.add_kept(&mut sums, &map, strip, part, &mut ahead);
-                });
-                self.add_passing(&mut sums, &map, strip, [0, strip.passing], &mut passing);
-            }
-            unrolled::<N>(|k| {
-                if (k as u32) < strip.held {
-                    held[k] = Self::masked(held[k]);
-                    self.add(&mut sums, &held[k], &map);
-                }
-            });
-            sums
-        }
-    }
-
-    /// Adds up a part of what is kept, which has come; `ahead` are the bits of the accesses that come first.
-    #[inline(always)]
-    unsafe fn add_kept(
-        &self,
-        sums: &mut [T::Lanes; 2],
-        map: &Map<T::Lanes>,
-        strip: &Strip,
-        part: usize,
-        ahead: &mut [u32; AHEAD],
-    ) {
-        let [mut kept, end] = self.walk.part(strip.kept, part);
-        while kept < end {
-            // SAFETY: the caller's: this thread has fetched it, and waited; the strip has what is loaded.
-            unsafe {
-                let mut loaded = self.kept(kept);
-                if Self::MASKED {
-                    let coming = kept + AHEAD as u32;
-                    loaded.bits = ahead[0];
-                    ahead[0] = self.bits(strip, strip.passing + coming, coming < strip.kept);
-                    *ahead = rotated(*ahead);
-                    loaded = Self::masked(loaded);
-                    let [_, dy] = self.slots(kept);
-                    simt::shared_store_128(dy, loaded.dy);
-                }
-                self.add(sums, &loaded, map);
-            }
-            kept += 1;
-        }
-    }
-
-    /// Adds up accesses that pass, from one on, before another; `passing` are the first ones, and those behind the last. Where it has come.
-    #[inline(always)]
-    unsafe fn add_passing(
-        &self,
-        sums: &mut [T::Lanes; 2],
-        map: &Map<T::Lanes>,
-        strip: &Strip,
-        [first, end]: [u32; 2],
-        passing: &mut [Loaded; AT_ONCE as usize],
-    ) -> u32 {
-        let mut access = first;
-        while access < end {
-            let is_more = access + AT_ONCE < strip.passing;
-            unrolled::<{ AT_ONCE as usize }>(|k| {
-                let loaded = Self::masked(passing[k]);
-                if is_more {
-                    // SAFETY: the caller's: the strip has this place.
-                    passing[k] = unsafe { self.pass_one(strip, access + AT_ONCE + k as u32) };
-                }
-                self.add(sums, &loaded, map);
-            });
-            access += AT_ONCE;
-        }
-        access
     }
 
     /// What was told of the thread's columns.

@@ -1,0 +1,166 @@
+//! Segments that begin anywhere, by accesses of 16 aligned bytes; [`segments`](super::segments) says what becomes of others' elements.
+
+use super::access::{Access, Data, Vectors, Width};
+use super::lanes::Lanes;
+use crate::simt::{self, Shared};
+
+/// Which elements of an access a row has: from one on, before another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Own {
+    pub(super) from: u32,
+    pub(super) to: u32,
+}
+
+impl Own {
+    /// All of so many.
+    #[inline(always)]
+    pub(super) fn all_of(elements: u32) -> Own {
+        Own { from: 0, to: elements }
+    }
+
+    /// Those of the first access, of so many elements, of a row that is `row` elements behind a tensor's start.
+    #[inline(always)]
+    pub(super) fn first(row: u64, elements: u32) -> Own {
+        Own {
+            from: row as u32 % elements,
+            to: elements,
+        }
+    }
+
+    /// Elements before.
+    #[inline(always)]
+    pub(super) fn lead(self) -> u32 {
+        self.from
+    }
+
+    /// Whether it has all of so many.
+    #[inline(always)]
+    fn is_whole(self, elements: u32) -> bool {
+        self.from == 0 && self.to == elements
+    }
+
+    /// Whether it has one.
+    #[inline(always)]
+    pub(super) fn has(self, element: u32) -> bool {
+        (self.from..self.to).contains(&element)
+    }
+
+    /// A bit for each that it has, the first lowest.
+    #[inline(always)]
+    fn bits(self) -> u32 {
+        ((1 << self.to) - 1) & (u32::MAX << self.from)
+    }
+}
+
+/// 16 bytes at a time, aligned, of segments that begin anywhere: the first and the last access of one may have elements that are others'.
+/// Those are loaded, or, behind the segment, left out, and never stored. For tensors that start on 16 bytes, and segments of at least two accesses.
+pub struct Ragged;
+
+impl Access for Ragged {
+    const WIDTH: Width = Width::Ragged;
+    type Raw<T: Data> = [u32; 4];
+    type Numbers<T: Data> = T::Lanes;
+
+    const SPARSE: bool = true;
+
+    #[inline(always)]
+    fn nothing<T: Data>() -> [u32; 4] {
+        <Vectors>::nothing::<T>()
+    }
+
+    #[inline(always)]
+    unsafe fn load<T: Data>(place: *const T) -> [u32; 4] {
+        // SAFETY: the caller's.
+        unsafe { <Vectors>::load(place) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_keep<T: Data>(place: *const T) -> [u32; 4] {
+        // SAFETY: the caller's.
+        unsafe { <Vectors>::load_keep(place) }
+    }
+
+    #[inline(always)]
+    unsafe fn store<T: Data>(place: *mut T, raw: [u32; 4]) {
+        // SAFETY: the caller's.
+        unsafe { <Vectors>::store(place, raw) };
+    }
+
+    const KEPT_BYTES: u32 = <Vectors>::KEPT_BYTES;
+
+    #[inline(always)]
+    unsafe fn keep<T: Data>(place: Shared<u32>, raw: [u32; 4]) {
+        // SAFETY: the caller's.
+        unsafe { <Vectors>::keep::<T>(place, raw) };
+    }
+
+    #[inline(always)]
+    unsafe fn fetch<T: Data>(place: Shared<u32>, from: *const T) {
+        // SAFETY: the caller's.
+        unsafe { <Vectors>::fetch(place, from) };
+    }
+
+    #[inline(always)]
+    unsafe fn kept<T: Data>(place: Shared<u32>) -> [u32; 4] {
+        // SAFETY: the caller's.
+        unsafe { <Vectors>::kept::<T>(place) }
+    }
+
+    #[inline(always)]
+    fn unpack<T: Data>(raw: [u32; 4]) -> T::Lanes {
+        T::unpack(raw)
+    }
+
+    #[inline(always)]
+    fn pack<T: Data>(numbers: T::Lanes) -> [u32; 4] {
+        T::pack(numbers)
+    }
+
+    #[inline(always)]
+    fn positive<T: Data>(raw: [u32; 4]) -> u32 {
+        T::positive(raw)
+    }
+
+    #[inline(always)]
+    fn masked<T: Data>(raw: [u32; 4], bits: u32) -> [u32; 4] {
+        T::masked(raw, bits)
+    }
+
+    #[inline(always)]
+    unsafe fn fetch_own<T: Data>(place: Shared<u32>, from: *const T, own: Own) {
+        // SAFETY: the caller's; what lies before the row's elements is the tensor's, as that starts on 16 bytes.
+        unsafe { simt::copy_async_some(place, from.cast(), own.to * size_of::<T>() as u32) };
+    }
+
+    #[inline(always)]
+    fn filled<T: Data>(raw: [u32; 4], own: Own, number: f32) -> [u32; 4] {
+        if own.is_whole(T::Lanes::LANES) {
+            return raw;
+        }
+        let all = Own::all_of(T::Lanes::LANES).bits();
+        let (bits, others) = (own.bits(), T::pack(T::Lanes::splat(number)));
+        let (own, others) = (T::masked(raw, bits), T::masked(others, all ^ bits));
+        [
+            own[0] | others[0],
+            own[1] | others[1],
+            own[2] | others[2],
+            own[3] | others[3],
+        ]
+    }
+
+    #[inline(always)]
+    unsafe fn store_own<T: Data>(place: *mut T, raw: [u32; 4], own: Own) {
+        // SAFETY: the caller's.
+        unsafe {
+            match own.is_whole(T::Lanes::LANES) {
+                true => simt::store_128(place.cast(), raw),
+                false => T::store_some(place, raw, own.bits()),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn near<T: Data>(number: f32) -> f32 {
+        T::from_acc(number).to_acc()
+    }
+}
