@@ -52,15 +52,15 @@ impl<T> Place<T> {
 /// Which parts of a row a thread holds: neighbouring threads access neighbouring memory.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
-    /// Where the first part starts; of [`Ragged`] accesses, where its segment does.
+    /// Where the first part starts; of [`Ragged`](super::access::Ragged) accesses, where its segment does.
     own: u32,
     step: u32,
     columns: u32,
     /// Of segments, parts that the thread has.
     parts: u32,
-    /// Of [`Ragged`] accesses, how far behind the start of its segment, rounded down to an access, each part is.
+    /// Of [`Ragged`](super::access::Ragged) accesses, how far behind the start of its segment, rounded down to an access, each part is.
     within: u32,
-    /// Of [`Ragged`] accesses, elements of a segment.
+    /// Of [`Ragged`](super::access::Ragged) accesses, elements of a segment.
     length: u32,
 }
 
