@@ -49,10 +49,16 @@ impl Module {
             "rows_forward_cluster_plain" if more == 0 => Some(96),
             // Eight accesses take more.
             "rows_forward_cluster_runs_plain" if kernel.contains("_v4") => Some(80),
-            // Two blocks on a multiprocessor, or more.
-            "rows_forward_segments_piecewise" if kernel.contains("_v4") => Some(72 + more),
-            "rows_forward_segments_piecewise" if more == 0 && kernel.contains("_v8") => Some(88),
-            "rows_forward_cluster_segments_piecewise" if kernel.contains("_v4") => Some(80),
+            // Three blocks of seven warps on a multiprocessor.
+            "rows_forward_segments_piecewise"
+            | "rows_forward_ragged_piecewise"
+            | "rows_forward_cluster_segments_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 80 }),
+            "rows_forward_cluster_ragged_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 88 }),
+            // Whatever shared memory has room for.
+            "rows_backward_chip_segments_plain"
+            | "rows_backward_chip_segments_piecewise"
+            | "rows_backward_chip_ragged_plain"
+            | "rows_backward_chip_ragged_piecewise" => Some(80),
             // Activations of several numbers side by side take all they get, and are no faster for it.
             "rows_forward_any" if kernel.ends_with("_v4") => Some(72),
             "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72),
@@ -86,7 +92,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 77] = [
+const FAMILIES: [&str; 78] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -164,6 +170,7 @@ const FAMILIES: [&str; 77] = [
     "tiles_backward_columns_plain",
     "tiles_backward_columns_piecewise",
     "tiles_backward_columns_masked",
+    "tiles_backward_columns_added",
 ];
 
 /// As `Key::max_threads` has it: what a kernel holds and does leaves room for so many.
@@ -183,6 +190,7 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
         columns if columns.contains("_columns") => |_| 512,
         tiles if tiles.starts_with("tiles") => |_| 256,
         "rows_backward_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },
+        "rows_backward_cluster_ragged_piecewise" => |kernel| if kernel.contains("_v8") { 384 } else { 512 },
         "rows_backward_chip_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },
         _ => |_| 512,
     }

@@ -30,13 +30,28 @@ impl Width {
         }
     }
 
-    /// Accesses that a segment of so many elements takes, wherever it begins.
+    /// Accesses that a segment of so many elements takes, wherever it begins: a multiple of its length behind where an access does.
     #[inline(always)]
     pub fn of_segment(self, length: u32, bytes: u32) -> u32 {
         let elements = self.elements(bytes);
         match self {
-            Width::Ragged => (length + 2 * (elements - 1)) / elements,
+            Width::Ragged => {
+                // What both are multiples of: the number of elements of an access is a power of two.
+                let unit = 1 << (length | elements).trailing_zeros();
+                (length + 2 * elements - 1 - unit) / elements
+            }
             _ => length / elements,
+        }
+    }
+
+    /// How many of them may be others', in part or all: the first, and one or two at the end.
+    #[inline(always)]
+    pub fn ends_of_segment(self, length: u32, bytes: u32) -> u32 {
+        let accesses = self.of_segment(length, bytes);
+        match self {
+            Width::Ragged if (accesses - 1) * self.elements(bytes) < length => 2,
+            Width::Ragged => 3.min(accesses),
+            _ => 0,
         }
     }
 }
@@ -118,31 +133,30 @@ pub trait Access {
     /// As [`Data::masked`].
     fn masked<T: Data>(raw: Self::Raw<T>, bits: u32) -> Self::Raw<T>;
 
-    /// As [`fetch`](Access::fetch), of the elements that the row has, and maybe of others before them; what is kept instead of those behind is
-    /// of no concern.
+    /// As [`fetch`](Access::fetch), where the tensor may have but some elements left. What is kept instead of others is of no concern.
     ///
     /// # Safety
     ///
-    /// As for [`fetch`](Access::fetch), up to the last element that the row has.
+    /// As for [`fetch`](Access::fetch), up to the tensor's last element.
     #[inline(always)]
-    unsafe fn fetch_own<T: Data>(place: Shared<u32>, from: *const T, _own: Own) {
+    unsafe fn fetch_some<T: Data>(place: Shared<u32>, from: *const T, _left: Option<u32>) {
         // SAFETY: the caller's; the row has all of the access.
         unsafe { Self::fetch(place, from) };
     }
 
-    /// What was loaded, with a number instead of the elements that the row does not have.
+    /// What was loaded, with a number instead of the elements that the row does not have, if it has not all.
     #[inline(always)]
-    fn filled<T: Data>(raw: Self::Raw<T>, _own: Own, _number: f32) -> Self::Raw<T> {
+    fn filled<T: Data>(raw: Self::Raw<T>, _own: Option<Own>, _number: f32) -> Self::Raw<T> {
         raw
     }
 
-    /// As [`store`](Access::store), the elements that the row has.
+    /// As [`store`](Access::store), the elements that the row has, if not all.
     ///
     /// # Safety
     ///
     /// As for [`store`](Access::store), where the row has elements.
     #[inline(always)]
-    unsafe fn store_own<T: Data>(place: *mut T, raw: Self::Raw<T>, _own: Own) {
+    unsafe fn store_own<T: Data>(place: *mut T, raw: Self::Raw<T>, _own: Option<Own>) {
         // SAFETY: the caller's; the row has all of the access.
         unsafe { Self::store(place, raw) };
     }

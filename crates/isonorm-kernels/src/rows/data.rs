@@ -20,8 +20,15 @@ pub trait Data: Element<Acc = f32> + Word {
     /// without a sign, is.
     fn positive(words: [u32; 4]) -> u32;
 
+    /// All bits of the numbers whose bit is set.
+    fn masks(bits: u32) -> [u32; 4];
+
     /// The numbers whose bit is set, and 0 instead of others.
-    fn masked(words: [u32; 4], bits: u32) -> [u32; 4];
+    #[inline(always)]
+    fn masked([a, b, c, d]: [u32; 4], bits: u32) -> [u32; 4] {
+        let masks = Self::masks(bits);
+        [a & masks[0], b & masks[1], c & masks[2], d & masks[3]]
+    }
 
     /// One element, read once.
     ///
@@ -78,10 +85,10 @@ impl Data for f32 {
     }
 
     #[inline(always)]
-    fn masked([a, b, c, d]: [u32; 4], bits: u32) -> [u32; 4] {
+    fn masks(bits: u32) -> [u32; 4] {
         // The bit, everywhere.
         let all = |lane: u32| ((bits << (31 - lane)) as i32 >> 31) as u32;
-        [a & all(0), b & all(1), c & all(2), d & all(3)]
+        [all(0), all(1), all(2), all(3)]
     }
 
     #[inline(always)]
@@ -153,11 +160,11 @@ macro_rules! data_16 {
             }
 
             #[inline(always)]
-            fn masked([a, b, c, d]: [u32; 4], bits: u32) -> [u32; 4] {
+            fn masks(bits: u32) -> [u32; 4] {
                 // Neighbouring bits 16 apart, and each everywhere in its half.
                 let apart = bits | bits << 15;
                 let halves = |pair: u32| (apart >> (2 * pair) & 0x0001_0001).wrapping_mul(0xffff);
-                [a & halves(0), b & halves(1), c & halves(2), d & halves(3)]
+                [halves(0), halves(1), halves(2), halves(3)]
             }
 
             #[inline(always)]

@@ -27,8 +27,8 @@ pub(super) enum Apart {
     Other,
 }
 
-/// The kernels that an activation is compiled into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The kernels that an activation is compiled into, in order of how much code they have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Identity.
     Plain,
@@ -39,6 +39,8 @@ pub enum Class {
     /// ReLU, behind a residual. The forward pass may leave its mask, a bit for each element; the backward pass reads that, and neither the
     /// residual nor the bias again. Only [`tiles`](crate::tiles) have such kernels.
     Masked,
+    /// ReLU, behind a residual that the backward pass reads again. Only [`strips`](crate::tiles::strips) have such kernels.
+    Added,
 }
 
 /// The numbers of activations.
@@ -58,18 +60,23 @@ impl Class {
     /// Whether its kernels have this activation.
     pub fn has(self, activation: Activation) -> bool {
         match activation {
-            Activation::Identity => self != Class::Masked,
+            Activation::Identity => !matches!(self, Class::Masked | Class::Added),
             Activation::Relu => self != Class::Plain,
             Activation::LeakyRelu { .. } => matches!(self, Class::Piecewise | Class::Any),
             _ => self == Class::Any,
         }
     }
 
+    /// Whether the backward pass multiplies dy by slopes; else it is as it comes, or 0 where a mask has no bit.
+    pub(crate) const fn has_slopes(self) -> bool {
+        matches!(self, Class::Piecewise | Class::Any)
+    }
+
     /// Tensors that the backward pass reads: x and dy, and where z is needed perhaps a residual.
     pub(crate) const fn tensors(self) -> u32 {
         match self {
             Class::Plain | Class::Masked => 2,
-            Class::Piecewise | Class::Any => 3,
+            Class::Piecewise | Class::Any | Class::Added => 3,
         }
     }
 }
@@ -125,6 +132,9 @@ pub struct Any;
 
 /// ReLU behind a residual; see [`Class::Masked`].
 pub struct Masked;
+
+/// ReLU behind a residual; see [`Class::Added`].
+pub struct Added;
 
 impl Told {
     /// Identity.
@@ -274,6 +284,22 @@ impl Epilogue for Any {
 
 impl Epilogue for Masked {
     const CLASS: Class = Class::Masked;
+    const LARGE: bool = false;
+    type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 16>;
+
+    #[inline(always)]
+    fn apply<L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
+        each(z, |z| z.map(|z| Relu.apply(z)))
+    }
+
+    #[inline(always)]
+    fn derivative<L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
+        each(z, |z| z.map(|z| Relu.derivative(z)))
+    }
+}
+
+impl Epilogue for Added {
+    const CLASS: Class = Class::Added;
     const LARGE: bool = false;
     type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 16>;
 

@@ -85,12 +85,21 @@ impl Key {
             // Sums over rows, of each element two.
             return 256;
         }
+        if self.pass == Pass::Backward && self.is_crowded() {
+            return 384;
+        }
         match small {
             // There is the next row, too, and the parameters as they came.
             true if self.ahead && self.accesses == 2 => 768,
             true => 1024,
             false => 512,
         }
+    }
+
+    /// Whether what a row has of each access, and slopes of so many, take more registers than others.
+    fn is_crowded(&self) -> bool {
+        let ragged = (self.width, self.owner) == (Width::Ragged, Owner::Blocks);
+        ragged && self.class == Class::Piecewise && self.accesses == 8
     }
 
     /// Elements of an access.
@@ -264,6 +273,7 @@ impl Key {
             (Class::Any, _) if self.width == Width::Element || self.is_long() || self.pass == Pass::Backward => "",
             (Class::Any, _) => "_any",
             (Class::Masked, _) => "_masked",
+            (Class::Added, _) => "_added",
         };
         name
     }

@@ -35,7 +35,7 @@ impl Own {
 
     /// Whether it has all of so many.
     #[inline(always)]
-    fn is_whole(self, elements: u32) -> bool {
+    pub(super) fn is_whole(self, elements: u32) -> bool {
         self.from == 0 && self.to == elements
     }
 
@@ -127,34 +127,33 @@ impl Access for Ragged {
     }
 
     #[inline(always)]
-    unsafe fn fetch_own<T: Data>(place: Shared<u32>, from: *const T, own: Own) {
+    unsafe fn fetch_some<T: Data>(place: Shared<u32>, from: *const T, left: Option<u32>) {
         // SAFETY: the caller's; what lies before the row's elements is the tensor's, as that starts on 16 bytes.
-        unsafe { simt::copy_async_some(place, from.cast(), own.to * size_of::<T>() as u32) };
-    }
-
-    #[inline(always)]
-    fn filled<T: Data>(raw: [u32; 4], own: Own, number: f32) -> [u32; 4] {
-        if own.is_whole(T::Lanes::LANES) {
-            return raw;
+        unsafe {
+            match left {
+                Some(left) => simt::copy_async_some(place, from.cast(), left * size_of::<T>() as u32),
+                None => Self::fetch(place, from),
+            }
         }
-        let all = Own::all_of(T::Lanes::LANES).bits();
-        let (bits, others) = (own.bits(), T::pack(T::Lanes::splat(number)));
-        let (own, others) = (T::masked(raw, bits), T::masked(others, all ^ bits));
-        [
-            own[0] | others[0],
-            own[1] | others[1],
-            own[2] | others[2],
-            own[3] | others[3],
-        ]
     }
 
     #[inline(always)]
-    unsafe fn store_own<T: Data>(place: *mut T, raw: [u32; 4], own: Own) {
+    fn filled<T: Data>(raw: [u32; 4], own: Option<Own>, number: f32) -> [u32; 4] {
+        let Some(own) = own else {
+            return raw;
+        };
+        let (masks, others) = (T::masks(own.bits()), T::pack(T::Lanes::splat(number)));
+        let word = |k: usize| raw[k] & masks[k] | others[k] & !masks[k];
+        [word(0), word(1), word(2), word(3)]
+    }
+
+    #[inline(always)]
+    unsafe fn store_own<T: Data>(place: *mut T, raw: [u32; 4], own: Option<Own>) {
         // SAFETY: the caller's.
         unsafe {
-            match own.is_whole(T::Lanes::LANES) {
-                true => simt::store_128(place.cast(), raw),
-                false => T::store_some(place, raw, own.bits()),
+            match own {
+                Some(own) => T::store_some(place, raw, own.bits()),
+                None => Self::store(place, raw),
             }
         }
     }

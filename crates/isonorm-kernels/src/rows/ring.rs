@@ -3,7 +3,7 @@
 
 use core::marker::PhantomData;
 
-use super::access::{Access, Data, Own};
+use super::access::{Access, Data};
 use crate::simt::{self, Shared};
 
 /// Rows that shared memory has room for, at most: the one that comes next, and those behind it.
@@ -63,11 +63,11 @@ impl<A: Access, const V: usize> Ring<A, V> {
     ///
     /// # Safety
     ///
-    /// `from` may be read as far as the row has elements of it, and is aligned to the access; the slot is free.
+    /// `from` may be read, as far as `left` elements, and is aligned to the access; the slot is free.
     #[inline(always)]
-    pub(super) unsafe fn fetch<T: Data>(&self, slot: u32, tensor: u32, v: usize, from: *const T, own: Own) {
+    pub(super) unsafe fn fetch<T: Data>(&self, slot: u32, tensor: u32, v: usize, from: *const T, left: Option<u32>) {
         // SAFETY: the caller's; the place is this thread's.
-        unsafe { A::fetch_own(self.place(slot).place(tensor, v), from, own) };
+        unsafe { A::fetch_some(self.place(slot).place(tensor, v), from, left) };
     }
 
     /// Ends what belongs to a row.

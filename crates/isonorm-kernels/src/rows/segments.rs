@@ -11,7 +11,8 @@ use isonorm_math::{Normalizer, Real};
 
 use super::access::{Access, Data, Span, Width};
 use super::lanes::Lanes;
-use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one, one_of_run};
+use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one, one_of_run, one_or};
+use crate::simt;
 
 /// Segments of a row, as a kernel is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,43 @@ impl Segments {
     pub fn at_once(&self, threads: u32, width: Width, bytes: u32) -> u32 {
         threads / at_least_one(width.of_segment(self.length, bytes))
     }
+
+    /// What a thread has of so many segments that are accessed at once. Accesses of which a segment may have a part only belong to the last
+    /// threads: what they take besides is taken by few warps.
+    #[inline(always)]
+    pub(super) fn taken<T: Data, A: Access>(&self, rank: u32, at_once: u32) -> Taken {
+        let (width, bytes) = (A::WIDTH, size_of::<T>() as u32);
+        let ends = width.ends_of_segment(self.length, bytes);
+        let whole = width.of_segment(self.length, bytes) - ends;
+        let of_whole = at_once * whole;
+        let is_whole = ends == 0 || rank < of_whole;
+        let (segment, access) = match is_whole {
+            true => {
+                let whole = at_least_one(whole);
+                (rank / whole, rank % whole + u32::from(ends > 0))
+            }
+            false => {
+                let (ends, rank) = (at_least_one(ends), rank - of_whole);
+                let end = rank % ends;
+                (rank / ends, if end == 0 { 0 } else { whole + end })
+            }
+        };
+        Taken {
+            segment,
+            access,
+            is_whole,
+        }
+    }
+}
+
+/// What a thread has of segments.
+pub(super) struct Taken {
+    /// Which one it starts with; beyond those that are accessed at once, none.
+    pub(super) segment: u32,
+    /// Which access of it.
+    pub(super) access: u32,
+    /// Whether segments have all of it, wherever they begin.
+    pub(super) is_whole: bool,
 }
 
 /// A weight and a bias for each row, which lies in [`Segments`]: BatchNorm of N, C, spatial. There are as many sets as rows.
@@ -82,8 +120,10 @@ impl OfRow {
     /// See [`Affine`].
     #[inline(always)]
     pub(super) unsafe fn of<T: Data>(affine: &Affine, set: u32) -> OfRow {
+        // A number that the compiler knows it would join with what is loaded as soon as that is asked for, and so wait for it.
+        let none = [1.0, 0.0].map(|number: f32| f32::from_bits(simt::opaque(number.to_bits())));
         // SAFETY: the caller's.
-        let [weight, bias] = unsafe { one_of_run::<T>(affine, set) };
+        let [weight, bias] = unsafe { one_or::<T>(affine, set, none) };
         OfRow { weight, bias }
     }
 }

@@ -1,51 +1,82 @@
 //! Where a row lies, and which parts of it a thread holds.
 
+use core::marker::PhantomData;
+
 use super::access::{Access, Data, Own, Width, width};
 use super::parameters::at_least_one;
-use super::segments::Segments;
+use super::segments::{Segments, Taken};
 use crate::simt::{self, WARP};
 
-/// Where a row of a tensor lies.
-#[derive(Clone, Copy)]
-pub(super) struct Place<T> {
-    /// Its first element, or, where that is computed for each part, the tensor's.
-    start: *const T,
+/// Where a row of a tensor lies, for accesses of a kind.
+pub(super) struct Place<T, A> {
+    base: *const T,
     row: u64,
     stride: u64,
-    is_segmented: bool,
+    /// Of rows in segments, elements of the tensor before it. Computed once, here: there may be no registers for the addresses of all parts, but
+    /// for this. Otherwise the compiler sees to that, where parts are used.
+    before: u32,
+    of: PhantomData<A>,
 }
 
-impl<T> Place<T> {
-    /// A row that is one of many. Where it lies in segments its address is computed once, here: there may be no registers for all parts',
-    /// but for this one. Otherwise the compiler sees to that, where parts are used.
+impl<T, A> Clone for Place<T, A> {
     #[inline(always)]
-    pub(super) fn new(base: *const T, (row, stride): (u64, u64), is_segmented: bool) -> Self {
-        let start = base.wrapping_add((row * stride) as usize);
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, A> Copy for Place<T, A> {}
+
+impl<T: Data, A: Access> Place<T, A> {
+    /// Of a tensor with so many elements from a row to the next.
+    #[inline(always)]
+    pub(super) fn new(base: *const T, row: u64, stride: u64) -> Self {
         Self {
-            start: match is_segmented {
-                true => start.with_addr(simt::opaque_64(start.addr() as u64) as usize),
-                false => base,
-            },
+            base,
             row,
             stride,
-            is_segmented,
+            before: match A::IS_OF_SEGMENTS {
+                true => simt::opaque((row as u32).wrapping_mul(stride as u32)),
+                false => 0,
+            },
+            of: PhantomData,
         }
     }
 
-    /// Elements of the tensor before it.
+    /// Part `v` of what a thread holds.
     #[inline(always)]
-    pub(super) fn before(self) -> u64 {
-        self.row * self.stride
+    pub(super) fn part(self, span: Span, v: usize) -> *const T {
+        match A::IS_OF_SEGMENTS {
+            true => self.base.wrapping_add(span.element::<T, A>(self.before, v) as usize),
+            false => {
+                let row = self.base.wrapping_add((self.row * self.stride) as usize);
+                row.wrapping_add(span.start(v) as usize)
+            }
+        }
     }
 
-    /// The element so many behind the first.
+    /// How many elements the tensor has from part `v` on, if fewer than an access.
     #[inline(always)]
-    pub(super) fn element(self, index: i64) -> *const T {
-        let start = match self.is_segmented {
-            true => self.start,
-            false => self.start.wrapping_add(self.before() as usize),
-        };
-        start.wrapping_offset(index as isize)
+    pub(super) fn left(self, span: Span, v: usize) -> Option<u32> {
+        match A::WIDTH {
+            Width::Ragged => {
+                let left = span.columns.saturating_sub(span.element::<T, A>(self.before, v));
+                (left < width::<T, A>()).then_some(left)
+            }
+            _ => None,
+        }
+    }
+
+    /// Which elements of part `v` the row has, if not all.
+    #[inline(always)]
+    pub(super) fn own(self, span: Span, v: usize) -> Option<Own> {
+        match A::WIDTH {
+            Width::Ragged if !span.is_whole => {
+                let own = span.own::<T, A>(self.before, v);
+                (!own.is_whole(width::<T, A>())).then_some(own)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -62,6 +93,8 @@ pub(super) struct Span {
     within: u32,
     /// Of [`Ragged`](super::access::Ragged) accesses, elements of a segment.
     length: u32,
+    /// Whether the row has all of every part, wherever segments begin.
+    is_whole: bool,
 }
 
 impl Span {
@@ -76,6 +109,7 @@ impl Span {
             parts: 0,
             within: 0,
             length: columns,
+            is_whole: true,
         }
     }
 
@@ -90,6 +124,7 @@ impl Span {
             parts: 0,
             within: 0,
             length: columns,
+            is_whole: true,
         }
     }
 
@@ -98,10 +133,14 @@ impl Span {
     #[inline(always)]
     pub fn of_segments<T: Data, A: Access>(rank: u32, threads: u32, segments: Segments) -> Self {
         let (end, bytes) = (segments.count * segments.stride, size_of::<T>() as u32);
-        let accesses = at_least_one(A::WIDTH.of_segment(segments.length, bytes));
-        let (at_once, segment) = (segments.at_once(threads, A::WIDTH, bytes), rank / accesses);
+        let at_once = segments.at_once(threads, A::WIDTH, bytes);
+        let Taken {
+            segment,
+            access,
+            is_whole,
+        } = segments.taken::<T, A>(rank, at_once);
         // What a thread beyond the segments has here is not used.
-        let (start, within) = (segment.wrapping_mul(segments.stride), rank % accesses * width::<T, A>());
+        let (start, within) = (segment.wrapping_mul(segments.stride), access * width::<T, A>());
         Self {
             own: match A::WIDTH {
                 Width::Ragged => start,
@@ -118,38 +157,29 @@ impl Span {
             },
             within,
             length: segments.length,
+            is_whole,
         }
     }
 
-    /// Where part `v` is of the segments of a row, behind the row's start, which is `row` elements behind a tensor's.
+    /// The element of a tensor where part `v` of a row in segments is, with so many before the row.
     #[inline(always)]
-    pub fn of_row<T: Data, A: Access>(self, row: u64, v: usize) -> i64 {
-        let start = i64::from(self.start_here(v));
+    fn element<T: Data, A: Access>(self, before: u32, v: usize) -> u32 {
+        let start = before.wrapping_add(self.start_here(v));
         match A::WIDTH {
-            Width::Ragged => start + i64::from(self.within) - i64::from(self.lead::<T, A>(row, v)),
+            Width::Ragged => start - start % width::<T, A>() + self.within,
             _ => start,
         }
     }
 
-    /// Elements of part `v`'s segment that lie behind the start of an access.
+    /// Which elements the row has of part `v`.
     #[inline(always)]
-    fn lead<T: Data, A: Access>(self, row: u64, v: usize) -> u32 {
-        (row as u32).wrapping_add(self.start_here(v)) % width::<T, A>()
-    }
-
-    /// Which elements of part `v` the row has.
-    #[inline(always)]
-    pub fn own<T: Data, A: Access>(self, row: u64, v: usize) -> Own {
+    fn own<T: Data, A: Access>(self, before: u32, v: usize) -> Own {
         let elements = width::<T, A>();
-        match A::WIDTH {
-            Width::Ragged => {
-                let lead = self.lead::<T, A>(row, v);
-                Own {
-                    from: if self.within == 0 { lead } else { 0 },
-                    to: (lead + self.length).saturating_sub(self.within).min(elements),
-                }
-            }
-            _ => Own::all_of(elements),
+        // Of its segment, behind the start of an access.
+        let lead = before.wrapping_add(self.start_here(v)) % elements;
+        Own {
+            from: if self.within == 0 { lead } else { 0 },
+            to: (lead + self.length).saturating_sub(self.within).min(elements),
         }
     }
 

@@ -10,7 +10,7 @@
 
 use isonorm_math::{Moments, Normalizer, Real};
 
-use super::access::{Access, Data, Span};
+use super::access::{Access, Data, Place, Span};
 use super::forward::Args;
 use super::lanes::{FourPairs, Lanes, unrolled};
 use super::parameters::Affine;
@@ -26,8 +26,8 @@ pub(super) struct Held<'a, T: Data, A: Access, const V: usize> {
     /// What was loaded; zeros where the row has nothing.
     pub parts: &'a [A::Raw<T>; V],
     pub span: Span,
-    /// Elements of the tensor before the row.
-    pub start: u64,
+    /// Where it came from.
+    pub place: Place<T, A>,
     /// What distances are from, at first: the row's first element, say.
     pub first: f32,
     /// Which of the sets of parameters belongs to the row.
@@ -41,7 +41,7 @@ impl<T: Data, A: Access, const V: usize> Held<'_, T, A, V> {
         let (mut apart, mut in_turn) = (FourPairs::ZERO, [0.0; 2]);
         unrolled::<V>(|v| {
             if self.span.has::<A, V>(v) {
-                let part = A::filled::<T>(self.parts[v], self.span.own::<T, A>(self.start, v), number);
+                let part = A::filled::<T>(self.parts[v], self.place.own(self.span, v), number);
                 match A::IS_OF_SEGMENTS {
                     true => apart = O::add_apart::<T, A>(apart, part, number),
                     false => in_turn = O::add::<T, A>(in_turn, part, number),

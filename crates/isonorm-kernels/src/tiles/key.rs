@@ -11,7 +11,7 @@ use super::{
 };
 use crate::rows::Data;
 use crate::rows::access::{Access, Elements, Vectors, Width};
-use crate::rows::epilogue::{Any, Class, Epilogue, Masked, Piecewise, Plain};
+use crate::rows::epilogue::{Added, Any, Class, Epilogue, Masked, Piecewise, Plain};
 pub use crate::rows::key::Pass;
 
 /// What a kernel is specialised on, besides the element type.
@@ -125,6 +125,7 @@ impl Key {
             (_, Class::Piecewise) => "_piecewise",
             (_, Class::Any) => "",
             (_, Class::Masked) => "_masked",
+            (_, Class::Added) => "_added",
         };
         format!("{pass}{kind}{class}")
     }

@@ -90,6 +90,9 @@ macro_rules! backward_kernels {
             "tiles_backward_columns_masked" by gradients {
                 columns: Vectors, Masked, Columns, 3;
             }
+            "tiles_backward_columns_added" by gradients {
+                columns: Vectors, Added, Columns, 1;
+            }
         }
     };
 }

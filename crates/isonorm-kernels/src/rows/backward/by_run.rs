@@ -14,7 +14,7 @@ use super::held::{Loaded, Walk};
 use super::sums::Numbers;
 use crate::cluster::{MOST_BLOCKS, MOST_WARPS, Pairs};
 use crate::rows::access::{Access, Data, width};
-use crate::rows::epilogue::{Class, Epilogue};
+use crate::rows::epilogue::Epilogue;
 use crate::rows::forward::{Spec, next_set};
 use crate::rows::lanes::{Lanes, total, unrolled};
 use crate::rows::parameters::{Affine, ByRun, Runs, at_least_one, one_of_run};
@@ -160,9 +160,9 @@ impl<T: Data, S: Spec<Team = Blocks, Map = ByRun>, const V: usize> Work<T, S, V>
         // SAFETY: the caller's.
         let behind_activation = unsafe { walk.behind_activation(loaded, &parameters, xhat) };
         let g = |v: usize| -> Numbers<T, S> {
-            match S::Epilogue::CLASS {
-                Class::Plain | Class::Masked => S::Access::unpack::<T>(loaded.dy[v]),
-                Class::Piecewise | Class::Any => behind_activation[v],
+            match S::Epilogue::CLASS.has_slopes() {
+                false => S::Access::unpack::<T>(loaded.dy[v]),
+                true => behind_activation[v],
             }
         };
         let (mut of_g, mut of_gx) = ([0.0; 4], [0.0; 4]);

@@ -7,7 +7,7 @@ use isonorm_math::Normalizer;
 use super::Args;
 use crate::rows::access::{Access, Data, Own, Place, Span, width};
 use crate::rows::epilogue::{Class, Epilogue};
-use crate::rows::forward::Spec;
+use crate::rows::forward::{PlaceOf, Spec};
 use crate::rows::lanes::unrolled;
 use crate::rows::parameters::{Map, Sharing};
 use crate::rows::ring::{Ring, Slot};
@@ -73,47 +73,30 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         }
     }
 
-    /// A row of some tensor.
+    /// A row of x, dy and the residual.
     #[inline(always)]
-    pub(super) fn row(&self, base: *const T, row: u64, stride: u64) -> Place<T> {
-        Place::new(base, (row, stride), matches!(S::Map::SHARING, Sharing::Segmented))
+    fn tensors(&self, row: u64) -> (PlaceOf<T, S>, PlaceOf<T, S>, PlaceOf<T, S>) {
+        let args = self.args;
+        (
+            Place::new(args.x, row, args.x_stride),
+            Place::new(args.dy, row, args.dy_stride),
+            Place::new(args.residual, row, args.residual_stride),
+        )
     }
 
-    /// Where part `v` of a row is.
-    #[inline(always)]
-    pub(super) fn at(&self, row: Place<T>, v: usize) -> *const T {
-        row.element(match S::Map::SHARING {
-            Sharing::Segmented => self.span.of_row::<T, S::Access>(row.before(), v),
-            _ => self.span.start(v).into(),
-        })
-    }
-
-    /// Part `v` of a row of some tensor.
-    #[inline(always)]
-    pub(super) fn place(&self, base: *const T, row: u64, stride: u64, v: usize) -> *const T {
-        self.at(self.row(base, row, stride), v)
-    }
-
-    /// Which elements of part `v` a row has.
-    #[inline(always)]
-    pub(super) fn own(&self, row: u64, v: usize) -> Own {
-        self.span.own::<T, S::Access>(row * self.args.x_stride, v)
-    }
-
-    /// A part of a row in a slot, with a number instead of elements that are others': of x, or of a tensor that adds nothing where it is 0.
+    /// Part `v` in a slot, with a number instead of elements that are others': of x, or of a tensor that adds nothing where it is 0.
     ///
     /// # Safety
     ///
     /// This thread has fetched it, and waited for it.
     #[inline(always)]
     pub(super) unsafe fn part(
-        &self,
         (slot, tensor): (&Slot<S::Access, V>, u32),
-        (row, v): (u64, usize),
+        (v, own): (usize, Option<Own>),
         number: f32,
     ) -> <S::Access as Access>::Raw<T> {
         // SAFETY: the caller's.
-        S::Access::filled::<T>(unsafe { slot.part::<T>(tensor, v) }, self.own(row, v), number)
+        S::Access::filled::<T>(unsafe { slot.part::<T>(tensor, v) }, own, number)
     }
 
     #[inline(always)]
@@ -135,14 +118,15 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         if row >= args.rows {
             return loaded;
         }
+        let (x, dy, residual) = self.tensors(row);
         unrolled::<V>(|v| {
             if self.has(v) {
                 // SAFETY: the row has this part, here and below.
                 unsafe {
-                    loaded.x[v] = S::Access::load(self.place(args.x, row, args.x_stride, v));
-                    loaded.dy[v] = S::Access::load(self.place(args.dy, row, args.dy_stride, v));
+                    loaded.x[v] = S::Access::load(x.part(self.span, v));
+                    loaded.dy[v] = S::Access::load(dy.part(self.span, v));
                     if self.has_residual() {
-                        loaded.residual[v] = S::Access::load(self.place(args.residual, row, args.residual_stride, v));
+                        loaded.residual[v] = S::Access::load(residual.part(self.span, v));
                     }
                 }
             }
@@ -155,18 +139,16 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     pub(super) unsafe fn fetch(&self, ring: &Ring<S::Access, V>, row: u64, slot: u32) {
         let args = self.args;
         if row < args.rows {
-            let x = self.row(args.x, row, args.x_stride);
-            let dy = self.row(args.dy, row, args.dy_stride);
-            let residual = self.row(args.residual, row, args.residual_stride);
+            let (x, dy, residual) = self.tensors(row);
             unrolled::<V>(|v| {
                 if self.has(v) {
                     // SAFETY: the row has this part.
                     unsafe {
-                        let own = self.own(row, v);
-                        ring.fetch(slot, 0, v, self.at(x, v), own);
-                        ring.fetch(slot, 1, v, self.at(dy, v), own);
+                        let left = x.left(self.span, v);
+                        ring.fetch(slot, 0, v, x.part(self.span, v), left);
+                        ring.fetch(slot, 1, v, dy.part(self.span, v), left);
                         if self.has_residual() {
-                            ring.fetch(slot, 2, v, self.at(residual, v), own);
+                            ring.fetch(slot, 2, v, residual.part(self.span, v), left);
                         }
                     }
                 }
@@ -187,14 +169,16 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         ring.wait();
         let slot = ring.arrived();
         if row < self.args.rows {
+            let x = PlaceOf::<T, S>::new(self.args.x, row, self.args.x_stride);
             unrolled::<V>(|v| {
                 if self.has(v) {
                     // SAFETY: this thread has fetched it.
                     unsafe {
-                        loaded.x[v] = self.part((&slot, 0), (row, v), normalizer.centre);
-                        loaded.dy[v] = self.part((&slot, 1), (row, v), 0.0);
+                        let own = x.own(self.span, v);
+                        loaded.x[v] = Self::part((&slot, 0), (v, own), normalizer.centre);
+                        loaded.dy[v] = Self::part((&slot, 1), (v, own), 0.0);
                         if self.has_residual() {
-                            loaded.residual[v] = self.part((&slot, 2), (row, v), 0.0);
+                            loaded.residual[v] = Self::part((&slot, 2), (v, own), 0.0);
                         }
                     }
                 }

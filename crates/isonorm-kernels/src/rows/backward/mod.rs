@@ -30,7 +30,7 @@ pub(super) use self::sums::bytes as sums_bytes;
 use self::sums::{Numbers, Sums};
 use super::access::{Access, Data};
 use super::epilogue::{Class, Epilogue, Told};
-use super::forward::Spec;
+use super::forward::{PlaceOf, Spec};
 use super::lanes::{Lanes, computed, unrolled};
 use super::parameters::{Affine, Parameters};
 use super::ring::Ring;
@@ -166,9 +166,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Work<T, S, V> for ByColumns<T
         // SAFETY: the caller's.
         let behind_activation = unsafe { walk.behind_activation(loaded, parameters, xhat) };
         // Without an activation unpacked again wherever it is needed, so that it takes no registers in between.
-        let g = |v: usize| match S::Epilogue::CLASS {
-            Class::Plain | Class::Masked => S::Access::unpack::<T>(loaded.dy[v]),
-            Class::Piecewise | Class::Any => behind_activation[v],
+        let g = |v: usize| match S::Epilogue::CLASS.has_slopes() {
+            false => S::Access::unpack::<T>(loaded.dy[v]),
+            true => behind_activation[v],
         };
         // SAFETY: the caller's.
         let own = unsafe { walk.add(parameters, &mut self.sums, xhat, g) };
@@ -357,6 +357,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         if args.dx.is_null() {
             return;
         }
+        let dstream = PlaceOf::<T, S>::new(args.dstream, row, args.dstream_stride);
+        let to_dx = PlaceOf::<T, S>::new(args.dx.cast_const(), row, args.dx_stride);
+        let dresidual = PlaceOf::<T, S>::new(args.dresidual.cast_const(), row, args.dresidual_stride);
         unrolled::<V>(|v| {
             if self.has(v) {
                 // SAFETY: the caller's, here and below; each part belongs to one thread.
@@ -366,14 +369,13 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                         normalize::input_gradient(g * weight, xhat, rstd, coefficients)
                     });
                     if !args.dstream.is_null() {
-                        let more = S::Access::load(self.place(args.dstream, row, args.dstream_stride, v));
+                        let more = S::Access::load(dstream.part(self.span, v));
                         dx = dx.zip(S::Access::unpack::<T>(more), |dx, more| dx + more);
                     }
-                    let place = self.place(args.dx, row, args.dx_stride, v);
-                    S::Access::store(place.cast_mut(), S::Access::pack::<T>(dx));
+                    S::Access::store(to_dx.part(self.span, v).cast_mut(), S::Access::pack::<T>(dx));
                     if !args.dresidual.is_null() {
-                        let place = self.place(args.dresidual, row, args.dresidual_stride, v);
-                        S::Access::store(place.cast_mut(), S::Access::pack::<T>(g));
+                        let place = dresidual.part(self.span, v).cast_mut();
+                        S::Access::store(place, S::Access::pack::<T>(g));
                     }
                 }
             }

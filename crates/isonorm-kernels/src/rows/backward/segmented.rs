@@ -8,7 +8,7 @@ use super::held::{Loaded, Walk};
 use super::sums::Numbers;
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::{Apart, Class, Epilogue, Told};
-use crate::rows::forward::{Spec, next_set};
+use crate::rows::forward::{PlaceOf, Spec, next_set};
 use crate::rows::lanes::{Lanes, total, unrolled};
 use crate::rows::parameters::{Affine, at_least_one};
 use crate::rows::segments::{OfRow, Segmented};
@@ -156,7 +156,7 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Walk<'_, T, 
         z: Preactivation,
         told: Told,
     ) -> Numbers<T, S> {
-        if matches!(S::Epilogue::CLASS, Class::Plain | Class::Masked) {
+        if !S::Epilogue::CLASS.has_slopes() {
             return dy;
         }
         let z = distance.map(|distance| normalize::affine(distance, z.scale, z.bias));
@@ -252,19 +252,21 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Walk<'_, T, 
         if args.dx.is_null() {
             return;
         }
-        let dx = self.row(args.dx.cast_const(), row, args.dx_stride);
-        let dresidual = self.row(args.dresidual.cast_const(), row, args.dresidual_stride);
+        let dx = PlaceOf::<T, S>::new(args.dx.cast_const(), row, args.dx_stride);
+        let dresidual = PlaceOf::<T, S>::new(args.dresidual.cast_const(), row, args.dresidual_stride);
         unrolled::<V>(|v| {
             if self.has(v) {
-                let (g, own) = (g(v), self.own(row, v));
+                let g = g(v);
                 let numbers = g.zip(distance(v), |g, distance| {
                     Real::mul_add(g, of_x.of_g, Real::mul_add(distance, of_x.of_distance, of_x.constant))
                 });
+                let own = dx.own(self.span, v);
                 // SAFETY: the caller's.
                 unsafe {
-                    S::Access::store_own(self.at(dx, v).cast_mut(), S::Access::pack::<T>(numbers), own);
+                    S::Access::store_own(dx.part(self.span, v).cast_mut(), S::Access::pack::<T>(numbers), own);
                     if !args.dresidual.is_null() {
-                        S::Access::store_own(self.at(dresidual, v).cast_mut(), S::Access::pack::<T>(g), own);
+                        let place = dresidual.part(self.span, v).cast_mut();
+                        S::Access::store_own(place, S::Access::pack::<T>(g), own);
                     }
                 }
             }

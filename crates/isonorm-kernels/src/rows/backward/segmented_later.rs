@@ -10,8 +10,8 @@ use super::sums::Numbers;
 use crate::grid::Sent;
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::Told;
-use crate::rows::forward::Spec;
 use crate::rows::forward::later::STAY;
+use crate::rows::forward::{PlaceOf, Spec};
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::ring::{Ring, Slot};
 use crate::rows::segments::{OfRow, Segmented};
@@ -117,12 +117,14 @@ impl<T: Data, S: Spec<Team = Chip, Map = Segmented>, const V: usize> Walk<'_, T,
     #[inline(always)]
     unsafe fn parts(&self, row: u64, slot: &Slot<S::Access, V>, normalizer: Normalizer<f32>) -> Parts<T, S, V> {
         let mut parts = [[S::Access::nothing::<T>(); V]; 2];
+        let x = PlaceOf::<T, S>::new(self.args.x, row, self.args.x_stride);
         unrolled::<V>(|v| {
             if self.has(v) {
                 // SAFETY: the caller's.
                 unsafe {
-                    parts[0][v] = self.part((slot, 0), (row, v), normalizer.centre);
-                    parts[1][v] = self.part((slot, 1), (row, v), 0.0);
+                    let own = x.own(self.span, v);
+                    parts[0][v] = Self::part((slot, 0), (v, own), normalizer.centre);
+                    parts[1][v] = Self::part((slot, 1), (v, own), 0.0);
                 }
             }
         });

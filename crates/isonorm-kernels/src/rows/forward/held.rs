@@ -2,8 +2,8 @@
 
 use core::marker::PhantomData;
 
-use super::{Args, Spec};
-use crate::rows::access::{Access, Data, Own, Place, Span, Width, width};
+use super::{Args, PlaceOf, Spec};
+use crate::rows::access::{Access, Data, Own, Span, Width, width};
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::{Map, Sharing};
 use crate::rows::ring::Ring;
@@ -112,33 +112,6 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         }
     }
 
-    /// A row of some tensor.
-    #[inline(always)]
-    pub(super) fn row(&self, base: *const T, row: u64, stride: u64) -> Place<T> {
-        Place::new(base, (row, stride), matches!(S::Map::SHARING, Sharing::Segmented))
-    }
-
-    /// Part `v` of a row.
-    #[inline(always)]
-    pub(super) fn part(&self, row: Place<T>, v: usize) -> *const T {
-        row.element(match S::Map::SHARING {
-            Sharing::Segmented => self.span.of_row::<T, S::Access>(row.before(), v),
-            _ => self.span.start(v).into(),
-        })
-    }
-
-    /// Part `v` of a row of some tensor.
-    #[inline(always)]
-    pub(super) fn place(&self, base: *const T, row: u64, stride: u64, v: usize) -> *const T {
-        self.part(self.row(base, row, stride), v)
-    }
-
-    /// Which elements of part `v` a row has.
-    #[inline(always)]
-    pub(super) fn own(&self, row: Place<T>, v: usize) -> Own {
-        self.span.own::<T, S::Access>(row.before(), v)
-    }
-
     #[inline(always)]
     pub(super) fn has(&self, v: usize) -> bool {
         self.span.has::<S::Access, V>(v)
@@ -239,18 +212,19 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
             return loaded;
         }
         self.load_first(&mut loaded.first, row);
+        let x = PlaceOf::<T, S>::new(args.x, row, args.x_stride);
         unrolled::<V>(|v| {
             if self.has(v) {
                 // SAFETY: the row has this part.
-                loaded.x[v] = unsafe { S::Access::load(self.place(args.x, row, args.x_stride, v)) };
+                loaded.x[v] = unsafe { S::Access::load(x.part(self.span, v)) };
             }
         });
         if self.has_residual() {
+            let residual = PlaceOf::<T, S>::new(args.residual, row, args.residual_stride);
             unrolled::<V>(|v| {
                 if self.has(v) {
-                    let place = self.place(args.residual, row, args.residual_stride, v);
                     // SAFETY: as above.
-                    loaded.residual[v] = unsafe { S::Access::load(place) };
+                    loaded.residual[v] = unsafe { S::Access::load(residual.part(self.span, v)) };
                 }
             });
         }
@@ -262,16 +236,16 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     pub(super) fn fetch(&self, ring: &Ring<S::Access, V>, row: u64, slot: u32) {
         let args = self.args;
         if row < args.rows {
-            let x = self.row(args.x, row, args.x_stride);
-            let residual = self.row(args.residual, row, args.residual_stride);
+            let x = PlaceOf::<T, S>::new(args.x, row, args.x_stride);
+            let residual = PlaceOf::<T, S>::new(args.residual, row, args.residual_stride);
             unrolled::<V>(|v| {
                 if self.has(v) {
                     // SAFETY: the row has this part.
                     unsafe {
-                        let own = self.own(x, v);
-                        ring.fetch(slot, 0, v, self.part(x, v), own);
+                        let left = x.left(self.span, v);
+                        ring.fetch(slot, 0, v, x.part(self.span, v), left);
                         if self.has_residual() {
-                            ring.fetch(slot, 1, v, self.part(residual, v), own);
+                            ring.fetch(slot, 1, v, residual.part(self.span, v), left);
                         }
                     }
                 }

@@ -8,9 +8,9 @@ use isonorm_math::Normalizer;
 
 pub use super::Args;
 use super::held::Walk;
-use super::{ParametersOf, Spec, next_set};
+use super::{ParametersOf, PlaceOf, Spec, next_set};
 use crate::grid::Sent;
-use crate::rows::access::{Access, Data, Place};
+use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::{Apart, Epilogue, Told};
 use crate::rows::lanes::{FourPairs, unrolled};
 use crate::rows::parameters::{Parameters, at_least_one};
@@ -111,7 +111,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
         const { assert!(V.is_multiple_of(AT_ONCE)) };
         let (mut apart, mut in_turn) = (FourPairs::ZERO, [0.0; 2]);
         let (mut start, parts) = (0, simt::opaque(V as u32) as usize);
-        let place = self.row(self.args.x, row, self.args.x_stride);
+        let place = PlaceOf::<T, S>::new(self.args.x, row, self.args.x_stride);
         while start < parts {
             if S::Access::IS_OF_SEGMENTS {
                 // SAFETY: the caller's.
@@ -120,7 +120,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
                     let v = start + k;
                     // Zeros, where there is no part, are no distance from 0.
                     let about = if self.has(v) { number } else { 0.0 };
-                    let part = S::Access::filled::<T>(some[k], self.own(place, v), about);
+                    let part = S::Access::filled::<T>(some[k], place.own(self.span, v), about);
                     apart = S::Statistics::add_apart::<T, S::Access>(apart, part, about);
                 });
             } else {
@@ -185,7 +185,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
         let (args, normalizer) = (self.args, parameters.joined(normalizer));
         let (narrow, y) = (
             args.affine.is_narrow::<T>(),
-            self.row(args.y.cast_const(), row, args.y_stride),
+            PlaceOf::<T, S>::new(args.y.cast_const(), row, args.y_stride),
         );
         let finished = |told| Finished {
             y,
@@ -274,7 +274,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
 /// What a row is finished with.
 struct Finished<'a, T: Data, S: Spec<Team = Chip>, const V: usize> {
     /// Where it goes.
-    y: Place<T>,
+    y: PlaceOf<T, S>,
     parameters: &'a ParametersOf<T, S, V>,
     normalizer: Normalizer<f32>,
     told: Told,

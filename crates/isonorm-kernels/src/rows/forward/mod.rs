@@ -69,6 +69,9 @@ impl<S: Statistics, G: Owns, A: Access, M: Map, E: Epilogue, const RESIDUAL: boo
     const AHEAD: bool = AHEAD;
 }
 
+/// Where a row of a tensor lies.
+pub(super) type PlaceOf<T, S> = Place<T, <S as Spec>::Access>;
+
 /// What a kernel is told at launch. Strides are from row to row, in elements; null pointers leave a part out.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -234,7 +237,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         let held = Held::<T, S::Access, V> {
             parts: &loaded.x,
             span: self.span,
-            start: row * args.x_stride,
+            place: PlaceOf::<T, S>::new(args.x, row, args.x_stride),
             first: self.shift(loaded.first),
             set,
         };
@@ -261,11 +264,11 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     #[inline(always)]
     unsafe fn store_stream(&self, loaded: &Loaded<T, S::Access, V>, row: u64) {
         let args = self.args;
+        let stream = PlaceOf::<T, S>::new(args.stream.cast_const(), row, args.stream_stride);
         unrolled::<V>(|v| {
             if self.has(v) {
-                let place = self.place(args.stream, row, args.stream_stride, v).cast_mut();
                 // SAFETY: the caller's; each part belongs to one thread.
-                unsafe { S::Access::store(place, loaded.x[v]) };
+                unsafe { S::Access::store(stream.part(self.span, v).cast_mut(), loaded.x[v]) };
             }
         });
     }
@@ -280,7 +283,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         row: u64,
     ) {
         let (told, normalizer) = (self.args.activation, parameters.joined(normalizer));
-        let place = self.row(self.args.y.cast_const(), row, self.args.y_stride);
+        let place = PlaceOf::<T, S>::new(self.args.y.cast_const(), row, self.args.y_stride);
         // SAFETY: the caller's, here and below.
         unsafe {
             if Self::ROLLED || (parameters.is_packed() && !self.args.affine.is_narrow::<T>()) {
@@ -315,7 +318,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         parameters: &ParametersOf<T, S, V>,
         normalizer: Normalizer<f32>,
         told: Told,
-        place: Place<T>,
+        place: PlaceOf<T, S>,
     ) {
         // SAFETY: the caller's, here and below.
         unsafe {
@@ -350,7 +353,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                     };
                     let [y] = S::Epilogue::apply([z], self.args.activation);
                     // Computed here: there are no registers for it.
-                    let place = self.row(self.args.y.cast_const(), row, self.args.y_stride);
+                    let place = PlaceOf::<T, S>::new(self.args.y.cast_const(), row, self.args.y_stride);
                     self.store(place, v, y);
                 }
             }
@@ -417,9 +420,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     }
 
     #[inline(always)]
-    unsafe fn store(&self, row: Place<T>, v: usize, y: <S::Access as Access>::Numbers<T>) {
-        let place = self.part(row, v).cast_mut();
+    unsafe fn store(&self, row: PlaceOf<T, S>, v: usize, y: <S::Access as Access>::Numbers<T>) {
+        let place = row.part(self.span, v).cast_mut();
         // SAFETY: the caller's; each part belongs to one thread.
-        unsafe { S::Access::store_own(place, S::Access::pack(y), self.own(row, v)) };
+        unsafe { S::Access::store_own(place, S::Access::pack(y), row.own(self.span, v)) };
     }
 }

@@ -45,6 +45,9 @@ pub struct Args<T> {
     pub residual: *const T,
     /// As the forward pass left it, in kernels of [`Masked`](crate::rows::epilogue::Masked); otherwise nothing is read.
     pub mask: *const u8,
+    /// For kernels of [`Added`](crate::rows::epilogue::Added), which leave there what they need again: for each access of a thread that passes,
+    /// as [`passing`](super::strips::passing) counts them, a byte for each thread of the grid.
+    pub signs: *mut u8,
     /// Or null, with no `dresidual` either. May be any of the inputs.
     pub dx: *mut T,
     /// Or null. May be any of the inputs but the one that dx is; or where dx is, which is lost then.

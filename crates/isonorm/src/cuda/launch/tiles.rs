@@ -151,6 +151,7 @@ unsafe fn backward_of<T: Data>(
         dy: p.dy as *const T,
         residual: p.residual as *const T,
         mask: p.mask as *const u8,
+        signs: tiles.signs.map_or(0, |offset| workspace + offset) as *mut u8,
         dx: p.dx as *mut T,
         dresidual: p.dresidual as *mut T,
         tiling: tiles.tiling,

@@ -2,15 +2,18 @@
 //! when it compiles it.
 
 use isonorm_kernels::modules::ROWS;
+use isonorm_kernels::simt::WARP;
 
 use super::{GpuProperties, Kernel};
 
 /// Registers of a multiprocessor, of every GPU that the kernels run on.
 const REGISTERS_PER_SM: u32 = 64 << 10;
+/// Parts of a multiprocessor, each with its share of the registers, between which the warps of a block are divided.
+const PARTS_OF_SM: u32 = 4;
+/// Registers are given out to a warp in units of so many.
+const WARP_REGISTER_UNIT: u32 = 256;
 /// Registers of a thread, at most.
 const MOST_REGISTERS: u32 = 255;
-/// Registers are given out to a thread in units of so many.
-const REGISTER_UNIT: u32 = 8;
 /// Bytes of shared memory that the GPU takes for itself in each block.
 pub(super) const RESERVED_SHARED_BYTES: u32 = 1 << 10;
 /// Blocks of a multiprocessor, at least, whatever their size.
@@ -18,8 +21,9 @@ const BLOCKS_PER_SM: u32 = 16;
 
 /// Blocks of this kernel that a multiprocessor holds at once, at least.
 pub(super) fn blocks_per_sm(gpu: &GpuProperties, kernel: &Kernel) -> u32 {
-    let registers = most_registers(kernel).next_multiple_of(REGISTER_UNIT);
-    let by_registers = REGISTERS_PER_SM / (registers * kernel.block);
+    let of_warp = (most_registers(kernel) * WARP).next_multiple_of(WARP_REGISTER_UNIT);
+    let warps = REGISTERS_PER_SM / PARTS_OF_SM / of_warp * PARTS_OF_SM;
+    let by_registers = warps / kernel.block.div_ceil(WARP);
     let by_threads = gpu.threads_per_sm / kernel.block;
     let by_shared = gpu.shared_bytes_per_sm / (kernel.shared_bytes + RESERVED_SHARED_BYTES);
     by_registers.min(by_threads).min(by_shared).clamp(1, BLOCKS_PER_SM)

@@ -194,6 +194,9 @@ pub(super) const MOST_GATHER_WARPS: u64 = 16;
 /// Warps of such a block, at least about; they have as many columns as they do not share.
 pub(super) const LEAST_GATHER_WARPS: u32 = 4;
 
+/// Nanoseconds until a kernel's first data comes, and from its last to the end.
+pub(super) const LAUNCH: u64 = 4000;
+
 /// Channels in several segments.
 pub(super) struct Segments {
     /// Bytes of a segment, at least.
@@ -202,17 +205,26 @@ pub(super) struct Segments {
     pub(super) chip_threads: &'static [u32],
     /// Threads of a cluster's block, at least.
     pub(super) cluster_threads: u32,
-    /// Nanoseconds that a row of a cluster takes besides moving its bytes: forward, and backward.
-    pub(super) cluster: [u64; 2],
-    /// The same of a row of a block, or of blocks of the whole chip.
-    pub(super) step: [u64; 2],
-    /// Picoseconds that it takes besides for each thread of a block, which waits for all of them.
-    pub(super) thread: [u64; 2],
-    /// Where segments begin anywhere: how long memory takes for them, in percent.
+    /// The estimate of the forward pass, and of the backward pass.
+    pub(super) passes: [SegmentsPass; 2],
+    /// Where no row is on its way while another is worked on: how long memory takes for one, in percent.
+    pub(super) alone: u64,
+}
+
+/// How long a pass over channels in segments takes, by an estimate: of whichever takes longer, moving bytes or accesses, and besides that.
+pub(super) struct SegmentsPass {
+    /// Nanoseconds, once.
+    pub(super) start: u64,
+    /// Nanoseconds of a row of a block, of a cluster, and of blocks of the whole chip.
+    pub(super) step: [u64; 3],
+    /// Picoseconds of a row, for each thread of a block, which waits for all of them.
+    pub(super) thread: u64,
+    /// Picoseconds of a row, for each block that a multiprocessor has of it.
+    pub(super) block: u64,
+    /// How long memory takes, in percent of the time of a copy.
+    pub(super) memory: u64,
+    /// Picoseconds of an access of a warp where segments begin anywhere: of 16 bits an element, and of 32.
     pub(super) ragged: [u64; 2],
-    /// Picoseconds that each end of such a segment takes besides, where an access has a part of it: of 16 bits an element, and of 32; forward,
-    /// and backward. Fitted beside the estimate of tiles, which is too low for short segments, as this one then is.
-    pub(super) ends: [[u64; 2]; 2],
 }
 
 /// Channels in several segments.
@@ -220,11 +232,25 @@ pub(super) const SEGMENTS: Segments = Segments {
     least_bytes: 64,
     chip_threads: &[128, 256, 512],
     cluster_threads: 64,
-    cluster: [700, 100],
-    step: [850, 500],
-    thread: [2500, 1000],
-    ragged: [130, 157],
-    ends: [[24, 0], [19, 5]],
+    passes: [
+        SegmentsPass {
+            start: 2670,
+            step: [1260, 1340, 2100],
+            thread: 350,
+            block: 50_000,
+            memory: 71,
+            ragged: [151_000, 127_000],
+        },
+        SegmentsPass {
+            start: 1300,
+            step: [480, 630, 1290],
+            thread: 350,
+            block: 2_000,
+            memory: 88,
+            ragged: [287_000, 244_000],
+        },
+    ],
+    alone: 200,
 };
 
 /// Groups that lie side by side, or in pieces.
@@ -245,6 +271,8 @@ pub(super) struct Tiles {
     pub(super) again: u64,
     /// Nanoseconds that a tile takes besides: adding up and exchanging sums.
     pub(super) step: u64,
+    /// Nanoseconds that a tile takes besides where it is several segments side by side.
+    pub(super) segments: u64,
     /// Blocks of a grid in which no two exchange anything, as multiples of what runs at once.
     pub(super) waves: u32,
 }
@@ -259,6 +287,7 @@ pub(super) const TILES: Tiles = Tiles {
     unit: 20,
     again: 1000,
     step: 3000,
+    segments: 2000,
     waves: 4,
 };
 

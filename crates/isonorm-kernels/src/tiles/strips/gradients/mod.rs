@@ -5,7 +5,7 @@ mod sums;
 use isonorm_math::Real;
 
 use super::exchange::Exchange;
-use super::{MOST_COLUMNS, OF_COLUMNS, PARTS, Strip, Walk, fold, head_bytes, parameter, slot, tell};
+use super::{MOST_COLUMNS, OF_COLUMNS, PARTS, Strip, THREADS, Walk, fold, head_bytes, parameter, slot, tell};
 use crate::rows::access::Data;
 use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::lanes::{Lanes, unrolled};
@@ -20,18 +20,18 @@ const TENSORS: u32 = 2;
 /// Accesses that pass at once.
 const AT_ONCE: u32 = super::AT_ONCE / TENSORS;
 
-/// Accesses to x and to dy, as they came, and what bits a mask has for them.
+/// Accesses to x and to dy, as they came, and what says where dy passes: bits, in the first word, or what was added to z.
 #[derive(Clone, Copy)]
 struct Loaded {
     x: [u32; 4],
     dy: [u32; 4],
-    bits: u32,
+    beside: [u32; 4],
 }
 
 const NOTHING: Loaded = Loaded {
     x: [0; 4],
     dy: [0; 4],
-    bits: 0,
+    beside: [0; 4],
 };
 
 /// Computes the gradients of the strips. For a grid of some teams, all of which run at the same time if a team has several blocks; `N`
@@ -39,7 +39,7 @@ const NOTHING: Loaded = Loaded {
 ///
 /// # Safety
 ///
-/// As for [`values`](super::values::values). There is no residual where there is an activation, but with a mask.
+/// As for [`values`](super::values::values). There is no residual where there is an activation, but in kernels that are for one.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn gradients<T: Data, S: Spec, const N: usize>(args: &Args<T>) {
     let pass = Pass::<T, S, N> {
@@ -67,8 +67,11 @@ struct Pass<'a, T, S, const N: usize> {
 }
 
 impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
-    /// Whether dy passes a mask. As soon as it is used: what stays on chip needs its bits no more.
-    const MASKED: bool = matches!(S::Epilogue::CLASS, Class::Masked);
+    /// Whether dy passes a mask, which is read, or made of z. As soon as it is used: what stays on chip needs its bits no more.
+    const MASKED: bool = matches!(S::Epilogue::CLASS, Class::Masked | Class::Added);
+
+    /// Whether the mask is made of z.
+    const ADDED: bool = matches!(S::Epilogue::CLASS, Class::Added);
 
     #[inline(always)]
     unsafe fn each_strip(&self) {
@@ -181,42 +184,84 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     unsafe fn kept(&self, kept: u32) -> Loaded {
         // SAFETY: the caller's.
         let [x, dy] = self.slots(kept).map(|place| unsafe { simt::shared_load_128(place) });
-        Loaded { x, dy, bits: 0 }
+        Loaded { x, dy, beside: [0; 4] }
     }
 
-    /// Starts to load the bits of an access, if there is one.
+    /// Starts to load what says where dy passes of an access, if there is one.
     #[inline(always)]
-    unsafe fn bits(&self, strip: &Strip, access: u32, has: bool) -> u32 {
+    unsafe fn beside(&self, strip: &Strip, access: u32, has: bool) -> [u32; 4] {
+        let (args, walk) = (self.args, &self.walk);
         if !Self::MASKED || !has {
-            return 0;
+            return [0; 4];
         }
-        let byte = self.walk.byte(strip, access, T::Lanes::LANES);
         // SAFETY: the caller's: the strip has this place.
-        unsafe { simt::load_8_again(self.args.mask.wrapping_add(byte)) }
+        unsafe {
+            match Self::ADDED {
+                true => simt::load_128_once(walk.place(args.residual, strip, access).cast()),
+                false => {
+                    let byte = walk.byte(strip, access, T::Lanes::LANES);
+                    [simt::load_8_again(args.mask.wrapping_add(byte)), 0, 0, 0]
+                }
+            }
+        }
     }
 
-    /// With dy as it passes the mask.
+    /// Starts to load where dy passed of an access that did.
     #[inline(always)]
-    fn masked(loaded: Loaded) -> Loaded {
+    unsafe fn beside_again(&self, strip: &Strip, access: u32) -> [u32; 4] {
+        // SAFETY: the caller's, and this thread has left the byte.
+        unsafe {
+            match Self::ADDED {
+                true => [simt::load_8_again(self.sign(access)), 0, 0, 0],
+                false => self.beside(strip, access, true),
+            }
+        }
+    }
+
+    /// Where a byte is left of an access that passes.
+    #[inline(always)]
+    fn sign(&self, access: u32) -> *mut u8 {
+        let block = access * simt::grid_blocks() + simt::block_index();
+        self.args
+            .signs
+            .wrapping_add((block * THREADS + simt::thread_index()) as usize)
+    }
+
+    /// Where dy passes.
+    #[inline(always)]
+    fn bits(&self, loaded: &Loaded, map: &Map<T::Lanes>) -> u32 {
+        if !Self::ADDED {
+            return loaded.beside[0];
+        }
+        let z = map.apply(T::unpack(loaded.x));
+        let z = z.zip(T::unpack(loaded.beside), |z, residual| z + residual);
+        let [slope] = S::Epilogue::derivative([z], self.args.activation);
+        let bit = |(n, bits), slope| (n + 1, bits | u32::from(slope != 0.0) << n);
+        slope.fold((0, 0), bit).1
+    }
+
+    /// With dy as it passes a mask.
+    #[inline(always)]
+    fn masked(loaded: Loaded, bits: u32) -> Loaded {
         if !Self::MASKED {
             return loaded;
         }
         Loaded {
-            dy: T::masked(loaded.dy, loaded.bits),
+            dy: T::masked(loaded.dy, bits),
             ..loaded
         }
     }
 
     /// Starts to load an access that nobody reads again soon.
     #[inline(always)]
-    unsafe fn load_once(&self, strip: &Strip, access: u32) -> Loaded {
+    unsafe fn load_once(&self, strip: &Strip, access: u32, beside: [u32; 4]) -> Loaded {
         let (args, walk) = (self.args, &self.walk);
         // SAFETY: the caller's: the strip has this place.
         unsafe {
             Loaded {
                 x: simt::load_128_once(walk.place(args.x, strip, access).cast()),
                 dy: simt::load_128_once(walk.place(args.dy, strip, access).cast()),
-                bits: self.bits(strip, access, true),
+                beside,
             }
         }
     }
@@ -228,8 +273,9 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         let first = strip.passing + strip.kept;
         unrolled::<N>(|k| {
             if (k as u32) < strip.held {
+                let access = first + k as u32;
                 // SAFETY: the strip has this place.
-                held[k] = unsafe { self.load_once(strip, first + k as u32) };
+                held[k] = unsafe { self.load_once(strip, access, self.beside(strip, access, true)) };
             }
         });
         held
@@ -244,7 +290,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             Loaded {
                 x: simt::load_128_again(walk.place(args.x, strip, access).cast()),
                 dy: simt::load_128_again(walk.place(args.dy, strip, access).cast()),
-                bits: self.bits(strip, access, true),
+                beside: self.beside(strip, access, true),
             }
         }
     }
@@ -260,6 +306,13 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         loaded
     }
 
+    /// Starts to load an access that passed for the last time.
+    #[inline(always)]
+    unsafe fn pass_again(&self, strip: &Strip, access: u32) -> Loaded {
+        // SAFETY: the caller's: the strip has this place.
+        unsafe { self.load_once(strip, access, self.beside_again(strip, access)) }
+    }
+
     /// Starts to load the last ones that passed once more, if any did: the last first.
     #[inline(always)]
     unsafe fn newest(&self, strip: &Strip) -> [Loaded; AT_ONCE as usize] {
@@ -267,7 +320,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         if strip.passing > 0 {
             unrolled::<{ AT_ONCE as usize }>(|k| {
                 // SAFETY: the strip has this place.
-                loaded[k] = unsafe { self.load_once(strip, strip.passing - 1 - k as u32) };
+                loaded[k] = unsafe { self.pass_again(strip, strip.passing - 1 - k as u32) };
             });
         }
         loaded
@@ -285,7 +338,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     #[inline(always)]
     fn gradient(&self, loaded: &Loaded, map: &Map<T::Lanes>) -> T::Lanes {
         let dy = T::unpack(loaded.dy);
-        if matches!(S::Epilogue::CLASS, Class::Plain | Class::Masked) {
+        if !S::Epilogue::CLASS.has_slopes() {
             return dy;
         }
         let [slope] = S::Epilogue::derivative([map.apply(T::unpack(loaded.x))], self.args.activation);
@@ -318,9 +371,9 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             while left > 0 {
                 let is_more = left > AT_ONCE;
                 unrolled::<{ AT_ONCE as usize }>(|k| {
-                    let (loaded, access) = (Self::masked(newest[k]), left - 1 - k as u32);
+                    let (loaded, access) = (Self::masked(newest[k], newest[k].beside[0]), left - 1 - k as u32);
                     if is_more {
-                        newest[k] = self.load_once(strip, access - AT_ONCE);
+                        newest[k] = self.pass_again(strip, access - AT_ONCE);
                     }
                     self.store(strip, access, &loaded, (&map, of_dx));
                 });
@@ -372,7 +425,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         unsafe {
             let place = walk.place(args.dx, strip, access).cast_mut();
             simt::store_128_once(place.cast(), T::pack(dx));
-            if matches!(S::Epilogue::CLASS, Class::Plain | Class::Masked) && !args.dresidual.is_null() {
+            if !S::Epilogue::CLASS.has_slopes() && !args.dresidual.is_null() {
                 let place = walk.place(args.dresidual, strip, access).cast_mut();
                 simt::store_128_once(place.cast(), loaded.dy);
             }

@@ -9,13 +9,16 @@ use crate::tiles::Spec;
 use crate::tiles::columns::Map;
 use crate::tiles::strips::{PARTS, Strip, wait};
 
-/// Accesses in shared memory whose bits of a mask are on their way.
-const AHEAD: usize = 4;
+/// Accesses in shared memory for which what says where dy passes is on its way, at most.
+const MOST_AHEAD: usize = 4;
 
 impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     /// Whether accesses that pass and those in shared memory are added up in turn: something is on its way from memory while the latter are,
     /// which takes long enough to pay with an activation.
-    const IN_TURN: bool = matches!(S::Epilogue::CLASS, Class::Piecewise);
+    const IN_TURN: bool = matches!(S::Epilogue::CLASS, Class::Piecewise | Class::Added);
+
+    /// Accesses in shared memory for which what says where dy passes is on its way: bits, or, which takes four registers, what was added to z.
+    const AHEAD: usize = if Self::ADDED { 2 } else { MOST_AHEAD };
 
     /// The thread's sums of g · (x − mean) and of g.
     #[inline(always)]
@@ -24,8 +27,12 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         unsafe {
             let map = self.map();
             let mut sums = [T::Lanes::splat(0.0); 2];
-            let mut ahead = [0; AHEAD];
-            unrolled::<AHEAD>(|k| ahead[k] = self.bits(strip, strip.passing + k as u32, (k as u32) < strip.kept));
+            let mut ahead = [[0; 4]; MOST_AHEAD];
+            unrolled::<MOST_AHEAD>(|k| {
+                if k < Self::AHEAD {
+                    ahead[k] = self.beside(strip, strip.passing + k as u32, (k as u32) < strip.kept);
+                }
+            });
             let mut passing = self.oldest(strip);
             if Self::IN_TURN {
                 let (mut access, mut part) = (0, 0);
@@ -44,7 +51,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             }
             unrolled::<N>(|k| {
                 if (k as u32) < strip.held {
-                    held[k] = Self::masked(held[k]);
+                    held[k] = Self::masked(held[k], self.bits(&held[k], &map));
                     self.add(&mut sums, &held[k], &map);
                 }
             });
@@ -52,7 +59,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         }
     }
 
-    /// Adds up a part of what is kept, which has come; `ahead` are the bits of the accesses that come first.
+    /// Adds up a part of what is kept, which has come; `ahead` says where dy passes of the accesses that come first.
     #[inline(always)]
     unsafe fn add_kept(
         &self,
@@ -60,7 +67,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         map: &Map<T::Lanes>,
         strip: &Strip,
         part: usize,
-        ahead: &mut [u32; AHEAD],
+        ahead: &mut [[u32; 4]; MOST_AHEAD],
     ) {
         let [mut kept, end] = self.walk.part(strip.kept, part);
         while kept < end {
@@ -68,11 +75,11 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             unsafe {
                 let mut loaded = self.kept(kept);
                 if Self::MASKED {
-                    let coming = kept + AHEAD as u32;
-                    loaded.bits = ahead[0];
-                    ahead[0] = self.bits(strip, strip.passing + coming, coming < strip.kept);
+                    let coming = kept + Self::AHEAD as u32;
+                    loaded.beside = ahead[0];
                     *ahead = rotated(*ahead);
-                    loaded = Self::masked(loaded);
+                    ahead[Self::AHEAD - 1] = self.beside(strip, strip.passing + coming, coming < strip.kept);
+                    loaded = Self::masked(loaded, self.bits(&loaded, map));
                     let [_, dy] = self.slots(kept);
                     simt::shared_store_128(dy, loaded.dy);
                 }
@@ -96,10 +103,16 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         while access < end {
             let is_more = access + AT_ONCE < strip.passing;
             unrolled::<{ AT_ONCE as usize }>(|k| {
-                let loaded = Self::masked(passing[k]);
-                if is_more {
-                    // SAFETY: the caller's: the strip has this place.
-                    passing[k] = unsafe { self.pass_one(strip, access + AT_ONCE + k as u32) };
+                let bits = self.bits(&passing[k], map);
+                let loaded = Self::masked(passing[k], bits);
+                // SAFETY: the caller's: the strip has these places, and there is a byte for each access.
+                unsafe {
+                    if is_more {
+                        passing[k] = self.pass_one(strip, access + AT_ONCE + k as u32);
+                    }
+                    if Self::ADDED {
+                        simt::store_8_again(self.sign(access + k as u32), bits);
+                    }
                 }
                 self.add(sums, &loaded, map);
             });

@@ -16,7 +16,6 @@ pub(crate) use self::parameters::Parameters;
 
 use isonorm_kernels::modules::ROWS;
 use isonorm_kernels::rows::access::Width;
-use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::{Key, Pass, backward_kernels, kernels, sweep_kernels};
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::segments::Segments;
@@ -366,15 +365,7 @@ impl<'a> Rows<'a> {
         };
         let suits = |kernel: &&Listed| suits(&kernel.key) && kernel.is_for(self.dtype);
         let mut kernels: Vec<_> = listed().iter().filter(suits).collect();
-        kernels.sort_by_key(|kernel| {
-            let class = match kernel.key.class {
-                Class::Plain => 0,
-                Class::Piecewise => 1,
-                Class::Any => 2,
-                Class::Masked => 3,
-            };
-            (class, !self.may_be_by_run(&kernel.key))
-        });
+        kernels.sort_by_key(|kernel| (kernel.key.class, !self.may_be_by_run(&kernel.key)));
         kernels
     }
 

@@ -1,18 +1,23 @@
 //! Rows in segments: channels of N, C, spatial in training, which a block holds, the blocks of a cluster, or blocks of the whole chip.
 
 use isonorm_kernels::rows::access::Width;
-use isonorm_kernels::rows::key::Pass;
+use isonorm_kernels::rows::forward::later::STAY;
+use isonorm_kernels::rows::key::{Key, Pass};
 use isonorm_kernels::rows::parameters::Sharing;
+use isonorm_kernels::rows::ring::MOST_SLOTS;
 use isonorm_kernels::rows::segments::Segments;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
 use super::super::choice::Planned;
-use super::super::tuning::{self, Registers, SEGMENTS};
-use super::registers::{CLUSTERS, Choice, kernel, slots, teams};
+use super::super::tuning::{self, LAUNCH, Registers, SEGMENTS};
+use super::registers::{CLUSTERS, Choice, kernel, teams};
 use super::{Backward, Forward, GpuProperties, Listed, Parameters, Rows, Schedule, Work};
 use crate::plan::explain::counted;
 use crate::{DType, Geometry, NormDesc};
+
+/// Parts of a multiprocessor that work on a warp each.
+const SCHEDULERS: u64 = 4;
 
 /// What these ways have in common.
 pub(in super::super) const NAME: &str = "rows";
@@ -26,8 +31,10 @@ pub(in super::super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties
     // Those with the least code for nothing come first.
     let least = |listed: &&&Listed| owned_alike(listed).is_some_and(|first| first.key.class == listed.key.class);
     for listed in kernels.iter().filter(least) {
-        for choice in choices(&rows, listed) {
-            let new = planned(&rows, choice);
+        let choices = choices(&rows, listed).into_iter();
+        let with_slots = |choice| slots(&rows, choice).into_iter().map(move |slots| (choice, slots));
+        for (choice, slots) in choices.flat_map(with_slots) {
+            let new = planned(&rows, choice, slots);
             if plans.iter().all(|old| old.schedule.kernels != new.schedule.kernels) {
                 plans.push(new);
             }
@@ -102,7 +109,7 @@ fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
             threads,
             blocks,
         };
-        let shared = listed.key.shared_bytes(threads, listed.key.least_slots());
+        let shared = listed.key.shared_bytes(threads, needed_slots(&listed.key));
         let fits = listed.key.fits(rows.columns, (threads, blocks), rows.bytes());
         (fits && shared <= rows.gpu.shared_bytes_per_block).then_some(choice)
     };
@@ -117,13 +124,42 @@ fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
         Owner::Chip => {
             let blocks = |threads: &u32| accesses.div_ceil((*threads).into()) as u32;
             let resident = |choice: &Choice| {
-                let slots = listed.key.least_slots();
-                u64::from(choice.blocks) <= rows.resident_blocks(listed, choice.threads, slots)
+                u64::from(choice.blocks) <= rows.resident_blocks(listed, choice.threads, needed_slots(&listed.key))
             };
             let of_threads = SEGMENTS.chip_threads.iter().map(blocks).filter(|&blocks| blocks > 1);
             of_threads.filter_map(choice).filter(resident).collect()
         }
         _ => Vec::new(),
+    }
+}
+
+/// Slots for rows in shared memory that a kernel needs, if none is on its way while another is worked on.
+fn needed_slots(key: &Key) -> u32 {
+    match key.owner {
+        Owner::Chip => 1 + STAY,
+        _ => key.least_slots(),
+    }
+}
+
+/// Slots for rows that come ahead to shared memory: for each number of blocks that run at once, as many as leave room for these. Where there
+/// is no room for any, as many as are needed.
+fn slots(rows: &Rows<'_>, choice: Choice) -> Vec<u32> {
+    let Choice {
+        listed,
+        threads,
+        blocks,
+    } = choice;
+    // Whole teams.
+    let resident = |slots: u32| match listed.key.shared_bytes(threads, slots) <= rows.gpu.shared_bytes_per_block {
+        true => rows.resident_blocks(listed, threads, slots) / u64::from(blocks),
+        false => 0,
+    };
+    let most = tuning(rows).slots.min(MOST_SLOTS).max(listed.key.least_slots());
+    let is_most = |slots: &u32| resident(*slots) > 0 && (*slots == most || resident(*slots) > resident(slots + 1));
+    let with_room: Vec<u32> = (listed.key.least_slots()..=most).filter(is_most).collect();
+    match with_room.is_empty() {
+        true => vec![needed_slots(&listed.key)],
+        false => with_room,
     }
 }
 
@@ -134,8 +170,7 @@ fn tuning(rows: &Rows<'_>) -> &'static Registers {
     }
 }
 
-fn planned(rows: &Rows<'_>, choice: Choice) -> Planned {
-    let kept = slots(rows, choice, tuning(rows));
+fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Planned {
     let teams = teams(rows, choice, tuning(rows), kept);
     let kernel = kernel(rows, choice, teams, kept);
     let messages_bytes = choice.messages_bytes(teams);
@@ -210,26 +245,37 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
     let teams = at_once.min(rows.rows);
     let rounds = rows.rows.div_ceil(teams);
     let (tensors, pass) = match rows.pass {
-        Pass::Forward => (2, 0),
-        Pass::Backward => (3, 1),
+        Pass::Forward => (2, &SEGMENTS.passes[0]),
+        Pass::Backward => (3, &SEGMENTS.passes[1]),
     };
     let tensors = tensors + u64::from(rows.residual);
     let bytes = tensors * teams * rows.columns * u64::from(rows.bytes());
+    let (blocks, sms) = (u64::from(blocks), u64::from(rows.gpu.sms));
     // Multiprocessors that have no block do not ask memory for anything.
-    let busy = (teams * u64::from(blocks)).min(rows.gpu.sms.into());
-    let speed = rows.gpu.copy_bytes_per_second * busy as f64 / f64::from(rows.gpu.sms);
-    let memory = bytes as f64 / speed * 1e9;
-    let step = match listed.key.owner {
-        Owner::Blocks => SEGMENTS.cluster[pass],
-        _ => SEGMENTS.step[pass],
+    let busy = (teams * blocks).min(sms);
+    let speed = rows.gpu.copy_bytes_per_second * busy as f64 / sms as f64;
+    let memory = (bytes as f64 / speed * 1e9) as u64 * pass.memory / 100;
+    // Where nothing is on its way while a row is worked on.
+    let memory = match kept < listed.key.least_slots() {
+        true => memory * SEGMENTS.alone / 100,
+        false => memory,
     };
-    let thread = u64::from(threads) * SEGMENTS.thread[pass] / 1000;
-    match listed.key.width {
+    let accesses = match listed.key.width {
         Width::Ragged => {
-            let ends = 2 * u64::from(rows.segments.count) * rows.rows;
-            let of_ends = SEGMENTS.ends[pass][usize::from(rows.dtype == DType::F32)];
-            rounds * (memory as u64 * SEGMENTS.ragged[pass] / 100 + step + thread) + ends * of_ends / 1000
+            let of_segment = listed.key.width.of_segment(rows.segments.length, rows.bytes());
+            let at_once = (u64::from(threads) * blocks / u64::from(of_segment)).max(1);
+            let of_thread = u64::from(rows.segments.count).div_ceil(at_once);
+            let of_warps = rows.rows * blocks * u64::from(threads / WARP) * of_thread;
+            of_warps * pass.ragged[usize::from(rows.dtype == DType::F32)] / (sms * SCHEDULERS)
         }
-        _ => rounds * (memory as u64 + step + thread),
-    }
+        _ => 0,
+    };
+    let step = pass.step[match listed.key.owner {
+        Owner::Block => 0,
+        Owner::Blocks => 1,
+        _ => 2,
+    }];
+    let waits =
+        rounds * (step + u64::from(threads) * pass.thread / 1000) + rows.rows * blocks * pass.block / sms / 1000;
+    LAUNCH + pass.start + waits + (rounds * memory).max(accesses / 1000)
 }

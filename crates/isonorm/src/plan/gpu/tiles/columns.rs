@@ -39,26 +39,29 @@ fn listed(problem: &Problem<'_>) -> Option<&'static Listed> {
     let elements = problem.rows.checked_mul(problem.line())?;
     let is_column = problem.inner == 1 && problem.batch == 1 && !problem.given && !problem.by_row;
     let fits = elements <= 1 << 30 && problem.line().is_multiple_of((VECTOR_BYTES / problem.bytes()).into());
-    // What is added before an activation decides its slope.
-    let sees_residual = problem.reads_residual() && problem.pass == Pass::Backward;
-    if !is_column || !fits || sees_residual {
+    if !is_column || !fits {
         return None;
     }
+    let (adds, is_forward) = (problem.reads_residual(), problem.pass == Pass::Forward);
     // What is added before a ReLU is loaded ahead, whether its mask is kept or not.
-    let masked = problem.masked || problem.residual && problem.activation == Activation::Relu;
+    let wanted: &[Class] = match problem.activation {
+        Activation::Relu if problem.masked || adds && is_forward => &[Class::Masked],
+        Activation::Relu if adds => &[Class::Added],
+        // What is added before another activation decides its slopes.
+        _ if adds && !is_forward => return None,
+        _ => &[Class::Plain, Class::Piecewise],
+    };
     let suits = |listed: &&Listed| {
         let key = &listed.key;
-        let is_there = key.needs() <= problem.gpu.compute_capability;
-        let is_masked = key.class == Class::Masked;
-        is_there
+        key.needs() <= problem.gpu.compute_capability
             && (key.pass, key.kind) == (problem.pass, Kind::Columns)
             && key.class.has(problem.activation)
-            && is_masked == masked
+            && wanted.contains(&key.class)
     };
     super::listed()
         .iter()
         .filter(suits)
-        .min_by_key(|listed| listed.key.class != Class::Plain)
+        .min_by_key(|listed| listed.key.class)
 }
 
 /// With strips about so wide, of which memory moves so many of a hundred bytes in the time of a hundred, and so many teams.
@@ -127,7 +130,8 @@ fn nanoseconds(problem: &Problem<'_>, listed: &Listed, tiling: &Tiling, (teams, 
     let (accesses, passing) = (u64::from(tiling.accesses), u64::from(passing(tiling, key.at_once)));
     let read = u64::from(key.tensors());
     let mask = |accesses: u64| if problem.masked { accesses * access / 16 } else { 0 };
-    let moved = (read + 1 + u64::from(problem.residual)) * accesses * access + mask(accesses);
+    let added = u64::from(problem.residual) + u64::from(key.class == Class::Added);
+    let moved = (read + 1 + added) * accesses * access + mask(accesses);
     let again = read * passing * access
         + if problem.pass == Pass::Backward {
             mask(passing)

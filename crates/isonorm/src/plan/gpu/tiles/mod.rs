@@ -11,12 +11,13 @@ use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::Pass;
 use isonorm_kernels::tiles::key::{Key, backward_kernels, kernels};
 use isonorm_kernels::tiles::tiling::Tiling;
-use isonorm_kernels::tiles::{Kind, THREADS, message_words};
+use isonorm_kernels::tiles::{Kind, THREADS, message_words, strips};
 
 use super::choice::Planned;
 use super::occupancy::blocks_per_sm;
 use super::rows::running::{self, REGION_BYTES};
 use super::rows::{Running, VECTOR_BYTES, gather};
+use super::tuning::LAUNCH;
 use super::{GpuProperties, Kernel, Schedule, Work};
 use crate::{Activation, DType, Geometry, NormDesc};
 
@@ -34,6 +35,8 @@ pub(crate) struct Tiles {
     pub(crate) as_data: bool,
     /// Bytes of the workspace for messages between blocks, at its start; zero before the launch.
     pub(crate) messages_bytes: usize,
+    /// Where in the workspace kernels of [`Class::Added`] leave where gradients pass.
+    pub(crate) signs: Option<usize>,
     /// Backward: shares of the gradients of weight and bias, which another kernel adds up.
     pub(crate) shares: Option<Shares>,
     /// Forward: what the last kernel is told, where a batch has several tensors; it runs where running statistics are updated.
@@ -125,7 +128,7 @@ pub(super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties) -> Resul
             _ => NAME,
         },
         shape: choice.to_string(),
-        nanoseconds: choice.nanoseconds,
+        nanoseconds: LAUNCH + choice.nanoseconds,
         schedule: schedule(&problem, choice),
     };
     Ok(Plans {
@@ -217,15 +220,7 @@ impl<'a> Problem<'a> {
             let key = &listed.key;
             (key.pass, key.kind, key.width) == (self.pass, kind, width) && self.suits(key.class)
         };
-        listed()
-            .iter()
-            .filter(suits)
-            .min_by_key(|listed| match listed.key.class {
-                Class::Plain => 0,
-                Class::Piecewise => 1,
-                Class::Any => 2,
-                Class::Masked => 3,
-            })
+        listed().iter().filter(suits).min_by_key(|listed| listed.key.class)
     }
 
     /// Whether kernels of a class do it, which have to be masked ones or must not be.
@@ -278,10 +273,18 @@ fn schedule(problem: &Problem<'_>, choice: &shapes::Choice) -> Schedule {
         parameters: problem.parameters,
         as_data: problem.as_data,
         messages_bytes,
+        signs: None,
         shares: None,
         running: None,
     };
-    let (mut kernels, mut workspace_bytes, mut running_bytes) = (vec![kernel], messages_bytes, 0);
+    let (mut workspace_bytes, mut running_bytes) = (messages_bytes, 0);
+    if listed.key.class == Class::Added {
+        let start = messages_bytes.next_multiple_of(REGION_BYTES);
+        let passing = strips::passing(&tiling, listed.key.at_once);
+        tiles.signs = Some(start);
+        workspace_bytes = start + passing as usize * kernel.grid as usize * kernel.block as usize;
+    }
+    let mut kernels = vec![kernel];
     let parts = if problem.by_row { teams.into() } else { problem.batch };
     if problem.pass == Pass::Backward && problem.has_parameters && parts > 1 {
         let start = messages_bytes.next_multiple_of(REGION_BYTES);
@@ -307,12 +310,15 @@ fn schedule(problem: &Problem<'_>, choice: &shapes::Choice) -> Schedule {
         kernels.push(running::kernel(problem.dtype, problem.batch, channels));
     }
     // What is not kept is read again; of a forward pass, only x.
-    let not_kept = match problem.given && problem.pass == Pass::Forward {
+    let is_strips = listed.key.kind == Kind::Columns;
+    let not_kept = u128::from(match problem.given && problem.pass == Pass::Forward {
         true => 0,
-        false => u128::from(tiling.accesses - tiling.kept),
-    };
+        false if is_strips => strips::passing(&tiling, listed.key.at_once),
+        false => tiling.accesses - tiling.kept,
+    });
     let tensors = match problem.pass {
         Pass::Forward => 1,
+        Pass::Backward if is_strips => 2,
         Pass::Backward => 2 + u128::from(problem.reads_residual()),
     };
     let bytes = u128::from(group * u64::from(problem.kept) * problem.batch * u64::from(problem.bytes()));

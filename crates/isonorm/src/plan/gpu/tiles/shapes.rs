@@ -179,7 +179,12 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
             let waits = TILES.step
                 + u64::from(blocks) * TILES.block
                 + u64::from(tiling.units()) * TILES.unit
-                + if kept < own { TILES.again } else { 0 };
+                + if kept < own { TILES.again } else { 0 }
+                + if tiling.run > 1 && tiling.groups() > 1 {
+                    TILES.segments
+                } else {
+                    0
+                };
             let step = moved.saturating_mul(access(problem.gpu) * 100) / (share * speed) + waits;
             let new = Choice {
                 listed,
