@@ -123,6 +123,8 @@ modules! {
     "tiles_backward_columns_plain" of "f32" "f16" "bf16" for 90;
     "tiles_backward_columns_piecewise" of "f32" "f16" "bf16" for 90;
     "tiles_backward_columns_masked" of "f32" "f16" "bf16" for 90;
+    "tiles_forward_joined_piecewise" of "f32" "f16" "bf16" for 90;
+    "tiles_backward_joined_piecewise" of "f32" "f16" "bf16" for 90;
     "tiles_backward_columns_added" of "f32" "f16" "bf16" for 90;
 }
 

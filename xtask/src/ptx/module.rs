@@ -92,7 +92,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 78] = [
+const FAMILIES: [&str; 80] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -170,8 +170,15 @@ const FAMILIES: [&str; 78] = [
     "tiles_backward_columns_plain",
     "tiles_backward_columns_piecewise",
     "tiles_backward_columns_masked",
+    "tiles_forward_joined_piecewise",
+    "tiles_backward_joined_piecewise",
     "tiles_backward_columns_added",
 ];
+
+/// Whether the family is one of strips.
+fn is_strips(family: &str) -> bool {
+    family.contains("_columns") || family.contains("_joined")
+}
 
 /// As `Key::max_threads` has it: what a kernel holds and does leaves room for so many.
 fn max_threads(family: &str) -> fn(&str) -> u32 {
@@ -187,7 +194,7 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
             }
         }
         "rows_backward_wide" => |_| 256,
-        columns if columns.contains("_columns") => |_| 512,
+        strips if is_strips(strips) => |_| 512,
         tiles if tiles.starts_with("tiles") => |_| 256,
         "rows_backward_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },
         "rows_backward_cluster_ragged_piecewise" => |kernel| if kernel.contains("_v8") { 384 } else { 512 },
@@ -229,7 +236,7 @@ pub fn modules() -> Vec<Module> {
         data(family).iter().map(move |data| Module {
             family,
             data: Some(data),
-            target: if family.contains("cluster") || family.contains("columns") {
+            target: if family.contains("cluster") || is_strips(family) {
                 SM_90
             } else {
                 SM_80

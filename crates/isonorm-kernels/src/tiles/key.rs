@@ -7,7 +7,8 @@ use super::strips::gradients::gradients;
 use super::strips::values::values;
 use super::tiling::Tiling;
 use super::{
-    ByRow, Columns, Given, Group, Groups, Kind, Of, Spec, THREADS, Wide, head_bytes, row_bytes, strips, sum_bytes,
+    ByRow, Columns, Given, Group, Groups, Joined, Kind, Of, Spec, THREADS, Wide, head_bytes, row_bytes, strips,
+    sum_bytes,
 };
 use crate::rows::Data;
 use crate::rows::access::{Access, Elements, Vectors, Width};
@@ -43,7 +44,7 @@ impl Key {
     /// Threads of a block.
     pub fn threads(&self) -> u32 {
         match self.kind {
-            Kind::Columns => strips::THREADS,
+            kind if kind.is_strips() => strips::THREADS,
             _ => THREADS,
         }
     }
@@ -52,7 +53,7 @@ impl Key {
     pub fn needs(&self) -> u32 {
         match self.kind {
             // What the last-level cache is asked.
-            Kind::Columns => 90,
+            kind if kind.is_strips() => 90,
             _ => 80,
         }
     }
@@ -66,7 +67,7 @@ impl Key {
     pub fn tensors(&self) -> u32 {
         match self.pass {
             Pass::Forward => 1,
-            Pass::Backward if self.kind == Kind::Columns => 2,
+            Pass::Backward if self.kind.is_strips() => 2,
             Pass::Backward => self.class.tensors(),
         }
     }
@@ -79,7 +80,7 @@ impl Key {
     /// Bytes of shared memory of a block before its slots.
     pub fn head_bytes(&self, tiling: &Tiling, element_bytes: u32) -> u32 {
         let elements = self.access_elements(element_bytes);
-        if self.kind == Kind::Columns {
+        if self.kind.is_strips() {
             return strips::head_bytes(elements);
         }
         let head = head_bytes(tiling, elements);
@@ -109,6 +110,7 @@ impl Key {
             Kind::ByRow => "by_row",
             Kind::Wide => "wide",
             Kind::Columns => "columns",
+            Kind::Joined => "joined",
         }
     }
 
@@ -118,7 +120,11 @@ impl Key {
             Pass::Forward => "tiles_forward",
             Pass::Backward => "tiles_backward",
         };
-        let kind = if self.kind == Kind::Columns { "_columns" } else { "" };
+        let kind = match self.kind {
+            Kind::Columns => "_columns",
+            Kind::Joined => "_joined",
+            _ => "",
+        };
         let class = match (self.width, self.class) {
             (Width::Element, _) => "_elements",
             (_, Class::Plain) => "_plain",

@@ -41,6 +41,9 @@ macro_rules! forward_kernels {
             "tiles_forward_columns_masked" by values {
                 columns: Vectors, Masked, Columns, 4;
             }
+            "tiles_forward_joined_piecewise" by values {
+                joined: Vectors, Piecewise, Joined, 4;
+            }
         }
     };
 }
@@ -89,6 +92,9 @@ macro_rules! backward_kernels {
             }
             "tiles_backward_columns_masked" by gradients {
                 columns: Vectors, Masked, Columns, 3;
+            }
+            "tiles_backward_joined_piecewise" by gradients {
+                joined: Vectors, Piecewise, Joined, 1;
             }
             "tiles_backward_columns_added" by gradients {
                 columns: Vectors, Added, Columns, 1;

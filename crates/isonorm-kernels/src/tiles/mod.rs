@@ -62,6 +62,15 @@ pub enum Kind {
     Wide,
     /// [`Columns`]
     Columns,
+    /// [`Joined`]
+    Joined,
+}
+
+impl Kind {
+    /// Whether its kernels are those of [`strips`].
+    pub const fn is_strips(self) -> bool {
+        matches!(self, Kind::Columns | Kind::Joined)
+    }
 }
 
 /// Whose statistics and parameters the elements of an access have.
@@ -90,6 +99,14 @@ pub struct Wide;
 /// Each column of a tile is a group, with parameters of its own: BatchNorm of channels-last tensors, and of `[N, C]`, by the kernels of
 /// [`strips`].
 pub struct Columns;
+
+/// As [`Columns`], of rows of memory several of which are one row of the tile: so few groups lie side by side that their rows have no whole
+/// number of accesses.
+pub struct Joined;
+
+impl OfKind for Joined {
+    const KIND: Kind = Kind::Joined;
+}
 
 impl OfKind for Columns {
     const KIND: Kind = Kind::Columns;
@@ -129,6 +146,8 @@ pub trait Spec {
     const ONE: bool = matches!(Self::KIND, Kind::Group);
     /// See [`ByRow`].
     const BY_ROW: bool = matches!(Self::KIND, Kind::ByRow);
+    /// See [`Joined`].
+    const JOINED: bool = matches!(Self::KIND, Kind::Joined);
     /// See [`Wide`].
     const WIDE: bool = matches!(Self::KIND, Kind::Wide);
 }

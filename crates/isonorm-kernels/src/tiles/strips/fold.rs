@@ -4,17 +4,18 @@ use super::{MOST_COLUMNS, OF_THREADS, SUMS, THREADS};
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::at_least_one;
 use crate::simt::{self, WARP};
+use crate::tiles::Spec;
 use crate::tiles::tiling::Tiling;
 
 const WARPS: u32 = THREADS / WARP;
 
-/// Folds two kinds of sums; valid in thread `u` for column `u`. Called by the whole block.
+/// Folds two kinds of sums; valid in thread `u` for the group of column `u`. Called by the whole block.
 ///
 /// # Safety
 ///
 /// Shared memory is the kernel's, and what was folded before was read before a barrier.
 #[inline(always)]
-pub(super) unsafe fn pairs<L: Lanes>(sums: [L; 2], tiling: &Tiling) -> [f32; 2] {
+pub(super) unsafe fn pairs<L: Lanes, S: Spec>(sums: [L; 2], tiling: &Tiling) -> [f32; 2] {
     let mut kind = 0;
     // One kind after the other: there is room for one.
     while kind < 2 {
@@ -32,11 +33,28 @@ pub(super) unsafe fn pairs<L: Lanes>(sums: [L; 2], tiling: &Tiling) -> [f32; 2] 
         kind += 1;
     }
     let thread = simt::thread_index();
-    if thread >= tiling.width {
-        return [0.0; 2];
+    // SAFETY: written before the barrier, here and below.
+    let of = |column: u32| [0, MOST_COLUMNS].map(|kind| unsafe { simt::shared_load(SUMS.offset(kind + column)) });
+    let mut sums = [0.0; 2];
+    if !S::JOINED {
+        if thread < tiling.width {
+            sums = of(thread);
+        }
+        return sums;
     }
-    // SAFETY: written before the barrier.
-    [0, MOST_COLUMNS].map(|kind| unsafe { simt::shared_load(SUMS.offset(kind + thread)) })
+    let groups = at_least_one(tiling.groups_of_line);
+    if thread < tiling.width {
+        // In the same order for each copy.
+        let mut column = thread % groups;
+        while column < tiling.width {
+            let own = of(column);
+            sums = [sums[0] + own[0], sums[1] + own[1]];
+            column += groups.get();
+        }
+    }
+    // What is kept next where the sums are is of the thread's own column.
+    simt::block_barrier();
+    sums
 }
 
 /// Adds up the sums of each column: a warp those of one lane of the accesses, and of some columns.

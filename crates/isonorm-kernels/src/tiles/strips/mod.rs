@@ -10,6 +10,9 @@
 //! | then [`kept`](super::tiling::Tiling::kept) | in shared memory, to which those of the next strip come as soon as they have been used |
 //! | the last few | in registers |
 //!
+//! Where a row of memory has no whole number of accesses, kernels of [`Joined`](super::Joined) take several for one row of the strip: its
+//! columns are then copies of the groups, in order, and each copy gets the sums of all of them before blocks exchange them. There is one strip.
+//!
 //! | file | room |
 //! |---|---|
 //! | [`values`], [`gradients`] | the two passes |
@@ -21,6 +24,7 @@ mod fold;
 pub mod gradients;
 pub mod values;
 
+use super::Spec;
 use super::tiling::Tiling;
 use crate::rows::access::Data;
 use crate::rows::lanes::{Lanes, unrolled};
@@ -178,6 +182,24 @@ impl<'a> Walk<'a> {
         (self.element(strip, access) / elements) as usize
     }
 
+    /// Which of a strip's groups a column of it belongs to.
+    #[inline(always)]
+    fn group<S: Spec>(&self, column: u32) -> u32 {
+        match S::JOINED {
+            true => column % at_least_one(self.tiling.groups_of_line),
+            false => column,
+        }
+    }
+
+    /// Whether that column is there, and its group's first.
+    #[inline(always)]
+    fn is_first<S: Spec>(&self, strip: &Strip) -> bool {
+        match S::JOINED {
+            true => simt::thread_index() < self.tiling.groups_of_line,
+            false => self.has_column(strip),
+        }
+    }
+
     /// Whether the thread with the number of a column has one.
     #[inline(always)]
     fn has_column(&self, strip: &Strip) -> bool {
@@ -241,12 +263,12 @@ fn wait(part: usize) {
 ///
 /// # Safety
 ///
-/// `base` is null or points to a parameter for each column, as `affine` says.
+/// `base` is null or points to a parameter for each group, as `affine` says.
 #[inline(always)]
-unsafe fn parameter<T: Data>(
+unsafe fn parameter<T: Data, S: Spec>(
     affine: &crate::rows::parameters::Affine,
     base: *const u8,
-    strip: &Strip,
+    (walk, strip): (&Walk<'_>, &Strip),
     otherwise: f32,
 ) -> f32 {
     let thread = simt::thread_index();
@@ -254,5 +276,5 @@ unsafe fn parameter<T: Data>(
         return otherwise;
     }
     // SAFETY: the caller's.
-    unsafe { affine.parameter::<T>(base, strip.first + thread) }
+    unsafe { affine.parameter::<T>(base, strip.first + walk.group::<S>(thread)) }
 }

@@ -69,7 +69,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                 loop {
                     tell(SHIFTS, [about]);
                     simt::block_barrier();
-                    let sums = fold::pairs(self.sums(&walk.strip(own, N as u32), &held), &args.tiling);
+                    let sums = fold::pairs::<T::Lanes, S>(self.sums(&walk.strip(own, N as u32), &held), &args.tiling);
                     exchange.send(sums);
                     // What comes while others send.
                     let strip = walk.strip(own, N as u32);
@@ -77,8 +77,8 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     let added = self.first_added(&strip);
                     let next = mean_of_sample(self.sample(number));
                     let affine = &args.affine;
-                    let weight = parameter::<T>(affine, affine.weight, &strip, 1.0);
-                    let bias = parameter::<T>(affine, affine.bias, &strip, 0.0);
+                    let weight = parameter::<T, S>(affine, affine.weight, (walk, &strip), 1.0);
+                    let bias = parameter::<T, S>(affine, affine.bias, (walk, &strip), 0.0);
                     let measured = measure(exchange.receive(sums), about, args.reciprocal, args.eps);
                     if self.tell(&strip, &measured, [weight, bias]) && !repeated {
                         // All blocks of the team agree.
@@ -109,7 +109,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             unrolled::<{ SAMPLES as usize }>(|k| {
                 // In the middle of each part.
                 let row = (part * k as u32 + part / 2).min(rows - 1);
-                let place = row * line + strip.first + simt::thread_index();
+                let place = row * line + strip.first + self.walk.group::<S>(simt::thread_index());
                 // SAFETY: the column has this element.
                 sample[k] = unsafe { T::load(args.x.wrapping_add(place as usize)) };
             });
@@ -404,7 +404,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     #[inline(always)]
     unsafe fn save(&self, strip: &Strip) {
         let (walk, thread) = (&self.walk, simt::thread_index());
-        if walk.rank != 0 || !walk.has_column(strip) {
+        if walk.rank != 0 || !walk.is_first::<S>(strip) {
             return;
         }
         // SAFETY: this thread has kept it, and the caller's.

@@ -9,6 +9,7 @@ use super::{MOST_COLUMNS, OF_COLUMNS, PARTS, Strip, THREADS, Walk, fold, head_by
 use crate::rows::access::Data;
 use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::lanes::{Lanes, unrolled};
+use crate::rows::parameters::at_least_one;
 use crate::simt::{self, Shared};
 use crate::tiles::Spec;
 pub use crate::tiles::backward::Args;
@@ -93,7 +94,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                 let Map { centre, scale, shift } = column.map;
                 tell(OF_COLUMNS, [centre, scale, shift]);
                 simt::block_barrier();
-                let sums = fold::pairs(self.sums(&walk.strip(own, N as u32), &mut held), &args.tiling);
+                let sums = fold::pairs::<T::Lanes, S>(self.sums(&walk.strip(own, N as u32), &mut held), &args.tiling);
                 exchange.send(sums);
                 // What comes while others send.
                 let strip = walk.strip(own, N as u32);
@@ -102,12 +103,16 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                 let [of_gx, of_g] = exchange.receive(sums);
                 let of_gx = of_gx * column.rstd;
                 // dx = scale · g + (x − mean) · slope + constant
-                let elements = args.tiling.rows as f32;
+                let copies = match S::JOINED {
+                    true => args.tiling.line as u32 / at_least_one(args.tiling.groups_of_line),
+                    false => 1,
+                };
+                let elements = (args.tiling.rows as u32 * copies) as f32;
                 let slope = -(column.rstd * (of_gx * column.weight / elements)) * column.rstd;
                 let constant = -column.rstd * (of_g * column.weight / elements);
                 tell(OF_COLUMNS.offset(3 * MOST_COLUMNS), [slope, constant]);
                 simt::block_barrier();
-                if walk.rank == 0 && walk.has_column(&strip) {
+                if walk.rank == 0 && walk.is_first::<S>(&strip) {
                     let place = u64::from(strip.first + simt::thread_index());
                     leave::<T>(args.dweight, place, of_gx, args.as_data);
                     leave::<T>(args.dbias, place, of_g, args.as_data);
@@ -135,13 +140,13 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         }
         let strip = walk.strip(number, N as u32);
         if walk.has_column(&strip) {
-            let group = (strip.first + simt::thread_index()) as usize;
+            let group = (strip.first + walk.group::<S>(simt::thread_index())) as usize;
             // SAFETY: the caller's: a number for each column.
             unsafe {
-                column.weight = parameter::<T>(&args.affine, args.affine.weight, &strip, 1.0);
+                column.weight = parameter::<T, S>(&args.affine, args.affine.weight, (walk, &strip), 1.0);
                 column.rstd = f32::load(args.rstd.wrapping_add(group));
                 column.map.centre = f32::load(args.mean.wrapping_add(group));
-                column.map.shift = parameter::<T>(&args.affine, args.affine.bias, &strip, 0.0);
+                column.map.shift = parameter::<T, S>(&args.affine, args.affine.bias, (walk, &strip), 0.0);
             }
             column.map.scale = column.rstd * column.weight;
         }

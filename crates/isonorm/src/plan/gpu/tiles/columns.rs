@@ -12,7 +12,12 @@ pub(super) fn choices(problem: &Problem<'_>) -> Vec<Choice> {
         return Vec::new();
     };
     let mut all: Vec<Choice> = Vec::new();
-    for &(bytes, share) in COLUMNS.widths {
+    // Joined rows are one strip, and contiguous.
+    let widths = match listed.key.kind {
+        Kind::Joined => &[(u32::MAX, 100)],
+        _ => COLUMNS.widths,
+    };
+    for &(bytes, share) in widths {
         let mut of_width: Vec<Choice> = Vec::new();
         for teams in 1..=problem.gpu.sms {
             let Some(new) = choice(problem, listed, (bytes, share), teams) else {
@@ -38,13 +43,18 @@ pub(super) fn choices(problem: &Problem<'_>) -> Vec<Choice> {
 fn listed(problem: &Problem<'_>) -> Option<&'static Listed> {
     let elements = problem.rows.checked_mul(problem.line())?;
     let is_column = problem.inner == 1 && problem.batch == 1 && !problem.given && !problem.by_row;
-    let fits = elements <= 1 << 30 && problem.line().is_multiple_of((VECTOR_BYTES / problem.bytes()).into());
-    if !is_column || !fits {
+    if !is_column || elements > 1 << 30 {
         return None;
     }
+    let kind = match joined(problem)? {
+        1 => Kind::Columns,
+        _ => Kind::Joined,
+    };
     let (adds, is_forward) = (problem.reads_residual(), problem.pass == Pass::Forward);
     // What is added before a ReLU is loaded ahead, whether its mask is kept or not.
     let wanted: &[Class] = match problem.activation {
+        _ if kind == Kind::Joined && (problem.masked || problem.residual && !is_forward) => return None,
+        _ if kind == Kind::Joined => &[Class::Piecewise],
         Activation::Relu if problem.masked || adds && is_forward => &[Class::Masked],
         Activation::Relu if adds => &[Class::Added],
         // What is added before another activation decides its slopes.
@@ -54,7 +64,7 @@ fn listed(problem: &Problem<'_>) -> Option<&'static Listed> {
     let suits = |listed: &&Listed| {
         let key = &listed.key;
         key.needs() <= problem.gpu.compute_capability
-            && (key.pass, key.kind) == (problem.pass, Kind::Columns)
+            && (key.pass, key.kind) == (problem.pass, kind)
             && key.class.has(problem.activation)
             && wanted.contains(&key.class)
     };
@@ -64,9 +74,19 @@ fn listed(problem: &Problem<'_>) -> Option<&'static Listed> {
         .min_by_key(|listed| listed.key.class)
 }
 
+/// How many rows of memory have to be one for it to have a whole number of accesses; if that can be.
+fn joined(problem: &Problem<'_>) -> Option<u32> {
+    let elements = VECTOR_BYTES / problem.bytes();
+    let joined = (1..=elements).find(|&rows| (problem.line() * u64::from(rows)).is_multiple_of(elements.into()))?;
+    let line = problem.line() * u64::from(joined);
+    let fits = joined == 1 || line <= MOST_COLUMNS.into() && problem.rows.is_multiple_of(joined.into());
+    fits.then_some(joined)
+}
+
 /// With strips about so wide, of which memory moves so many of a hundred bytes in the time of a hundred, and so many teams.
 fn choice(problem: &Problem<'_>, listed: &'static Listed, (bytes, share): (u32, u64), teams: u32) -> Option<Choice> {
-    let (key, gpu, line) = (&listed.key, problem.gpu, problem.line() as u32);
+    let (key, gpu, joined) = (&listed.key, problem.gpu, joined(problem)?);
+    let (line, rows) = (problem.line() as u32 * joined, problem.rows / u64::from(joined));
     let elements = key.access_elements(problem.bytes());
     let most = MOST_COLUMNS.min(THREADS * elements);
     let strips = line.div_ceil((bytes / problem.bytes()).clamp(elements, most));
@@ -78,14 +98,14 @@ fn choice(problem: &Problem<'_>, listed: &'static Listed, (bytes, share): (u32, 
         return None;
     }
     let rows_at_once = u64::from(THREADS / lanes) * u64::from(blocks);
-    let blocks = match rows_at_once > problem.rows {
-        true => problem.rows.div_ceil((THREADS / lanes).into()) as u32,
+    let blocks = match rows_at_once > rows {
+        true => rows.div_ceil((THREADS / lanes).into()) as u32,
         false => blocks,
     };
-    let accesses = problem.rows.div_ceil(u64::from(THREADS / lanes) * u64::from(blocks)) as u32;
+    let accesses = rows.div_ceil(u64::from(THREADS / lanes) * u64::from(blocks)) as u32;
     let tiling = Tiling {
-        rows: problem.rows,
-        line: problem.line(),
+        rows,
+        line: line.into(),
         inner: 1,
         run: 1,
         width,

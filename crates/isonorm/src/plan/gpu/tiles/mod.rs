@@ -124,7 +124,7 @@ pub(super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties) -> Resul
     }
     let planned = |choice: &shapes::Choice| Planned {
         name: match choice.listed.key.kind {
-            Kind::Columns => "tiles/strips",
+            kind if kind.is_strips() => "tiles/strips",
             _ => NAME,
         },
         shape: choice.to_string(),
@@ -310,7 +310,7 @@ fn schedule(problem: &Problem<'_>, choice: &shapes::Choice) -> Schedule {
         kernels.push(running::kernel(problem.dtype, problem.batch, channels));
     }
     // What is not kept is read again; of a forward pass, only x.
-    let is_strips = listed.key.kind == Kind::Columns;
+    let is_strips = listed.key.kind.is_strips();
     let not_kept = u128::from(match problem.given && problem.pass == Pass::Forward {
         true => 0,
         false if is_strips => strips::passing(&tiling, listed.key.at_once),
