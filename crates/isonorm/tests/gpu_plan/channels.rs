@@ -111,16 +111,24 @@ fn columns_are_strips_where_the_gpu_is_new_enough_and_a_strip_is_worth_it() {
             "batchnorm x=64x256x56x56 layout=nhwc pass=backward act=relu residual=masked",
             true,
         ),
-        // The residual decides the slope; the activation has no such kernel; given statistics; several columns a group.
         (
             "batchnorm x=64x256x56x56 layout=nhwc pass=backward act=relu residual=add",
+            true,
+        ),
+        // Several rows of memory are one.
+        ("batchnorm x=64x3x56x56 layout=nhwc dtype=bf16 pass=backward", true),
+        ("batchnorm x=64x100x56x56 layout=nhwc dtype=bf16 act=relu", true),
+        // The residual decides the slope; the activation has no such kernel; given statistics; several columns a group.
+        (
+            "batchnorm x=64x256x56x56 layout=nhwc pass=backward act=leaky_relu:0.1 residual=add",
             false,
         ),
         ("batchnorm x=64x256x56x56 layout=nhwc act=gelu", false),
         ("batchnorm x=64x256x56x56 layout=nhwc pass=eval", false),
         ("groupnorm x=64x256x56x56 groups=32 layout=nhwc", false),
-        // Rows that are no multiple of 16 bytes.
+        // Four rows that are one have too many columns; 25 are no multiple of eight.
         ("batchnorm x=64x255x56x56 layout=nhwc", false),
+        ("batchnorm x=1x3x5x5 layout=nhwc dtype=bf16", false),
         // More than 2³⁰ elements.
         ("batchnorm x=512x256x128x128 layout=nhwc dtype=bf16", false),
     ] {

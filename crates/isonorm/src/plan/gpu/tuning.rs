@@ -209,6 +209,8 @@ pub(super) struct Segments {
     pub(super) passes: [SegmentsPass; 2],
     /// Where no row is on its way while another is worked on: how long memory takes for one, in percent.
     pub(super) alone: u64,
+    /// How long an access takes where a thread has many of them, with slopes of 16 bits each, in percent.
+    pub(super) crowded: u64,
 }
 
 /// How long a pass over channels in segments takes, by an estimate: of whichever takes longer, moving bytes or accesses, and besides that.
@@ -225,6 +227,9 @@ pub(super) struct SegmentsPass {
     pub(super) memory: u64,
     /// Picoseconds of an access of a warp where segments begin anywhere: of 16 bits an element, and of 32.
     pub(super) ragged: [u64; 2],
+    /// Picoseconds that each end of such a segment takes besides, of 16 bits an element: of a tensor that the last-level cache holds, where
+    /// others' elements at the ends are read once, and of a larger one.
+    pub(super) ends: [u64; 2],
 }
 
 /// Channels in several segments.
@@ -234,12 +239,13 @@ pub(super) const SEGMENTS: Segments = Segments {
     cluster_threads: 64,
     passes: [
         SegmentsPass {
-            start: 2670,
+            start: 500,
             step: [1260, 1340, 2100],
-            thread: 350,
-            block: 50_000,
+            thread: 500,
+            block: 40_000,
             memory: 71,
             ragged: [151_000, 127_000],
+            ends: [22, 60],
         },
         SegmentsPass {
             start: 1300,
@@ -248,9 +254,11 @@ pub(super) const SEGMENTS: Segments = Segments {
             block: 2_000,
             memory: 88,
             ragged: [287_000, 244_000],
+            ends: [22, 40],
         },
     ],
     alone: 200,
+    crowded: 130,
 };
 
 /// Groups that lie side by side, or in pieces.

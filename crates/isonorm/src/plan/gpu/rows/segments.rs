@@ -1,6 +1,7 @@
 //! Rows in segments: channels of N, C, spatial in training, which a block holds, the blocks of a cluster, or blocks of the whole chip.
 
 use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::forward::later::STAY;
 use isonorm_kernels::rows::key::{Key, Pass};
 use isonorm_kernels::rows::parameters::Sharing;
@@ -266,7 +267,16 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
             let at_once = (u64::from(threads) * blocks / u64::from(of_segment)).max(1);
             let of_thread = u64::from(rows.segments.count).div_ceil(at_once);
             let of_warps = rows.rows * blocks * u64::from(threads / WARP) * of_thread;
-            of_warps * pass.ragged[usize::from(rows.dtype == DType::F32)] / (sms * SCHEDULERS)
+            let is_narrow = rows.dtype != DType::F32;
+            let is_crowded = is_narrow
+                && rows.pass == Pass::Backward
+                && listed.key.class == Class::Piecewise
+                && listed.key.accesses >= 8;
+            let access = pass.ragged[usize::from(!is_narrow)] * if is_crowded { SEGMENTS.crowded } else { 100 } / 100;
+            let is_large = rows.rows * rows.columns * u64::from(rows.bytes()) > rows.gpu.l2_bytes as u64;
+            let end = if is_narrow { pass.ends[usize::from(is_large)] } else { 0 };
+            let ends = 2 * rows.rows * u64::from(rows.segments.count);
+            of_warps * access / (sms * SCHEDULERS) + ends * end
         }
         _ => 0,
     };
