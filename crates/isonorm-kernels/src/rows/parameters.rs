@@ -374,13 +374,6 @@ unsafe fn read_one<T: Data, A: Access, const NARROW: bool>(
 /// Weight and bias of a run: 1 and 0 where there are none.
 #[inline(always)]
 pub(super) unsafe fn one_of_run<T: Data>(affine: &Affine, index: u32) -> [f32; 2] {
-    // SAFETY: the caller's.
-    unsafe { one_or::<T>(affine, index, [1.0, 0.0]) }
-}
-
-/// Weight and bias of a run, or other numbers where there are none.
-#[inline(always)]
-pub(super) unsafe fn one_or<T: Data>(affine: &Affine, index: u32, otherwise: [f32; 2]) -> [f32; 2] {
     let one = |base: *const u8, otherwise: f32| {
         if base.is_null() {
             return otherwise;
@@ -388,7 +381,7 @@ pub(super) unsafe fn one_or<T: Data>(affine: &Affine, index: u32, otherwise: [f3
         // SAFETY: the caller's: a number for each run of each set.
         unsafe { affine.parameter::<T>(base, index) }
     };
-    [one(affine.weight, otherwise[0]), one(affine.bias, otherwise[1])]
+    [one(affine.weight, 1.0), one(affine.bias, 0.0)]
 }
 
 /// See [`ByRun`].

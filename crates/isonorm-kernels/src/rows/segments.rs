@@ -11,7 +11,7 @@ use isonorm_math::{Normalizer, Real};
 
 use super::access::{Access, Data, Span, Width};
 use super::lanes::Lanes;
-use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one, one_of_run, one_or};
+use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one, one_of_run};
 use crate::simt;
 
 /// Segments of a row, as a kernel is told.
@@ -120,10 +120,16 @@ impl OfRow {
     /// See [`Affine`].
     #[inline(always)]
     pub(super) unsafe fn of<T: Data>(affine: &Affine, set: u32) -> OfRow {
+        let one = |base: *const u8, otherwise: f32| {
+            if base.is_null() {
+                return otherwise;
+            }
+            // SAFETY: the caller's: a number for each set.
+            unsafe { affine.parameter::<T>(base, set) }
+        };
         // A number that the compiler knows it would join with what is loaded as soon as that is asked for, and so wait for it.
         let none = [1.0, 0.0].map(|number: f32| f32::from_bits(simt::opaque(number.to_bits())));
-        // SAFETY: the caller's.
-        let [weight, bias] = unsafe { one_or::<T>(affine, set, none) };
+        let [weight, bias] = [one(affine.weight, none[0]), one(affine.bias, none[1])];
         OfRow { weight, bias }
     }
 }
