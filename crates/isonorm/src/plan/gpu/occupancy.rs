@@ -9,7 +9,7 @@ use super::{GpuProperties, Kernel};
 /// Registers of a multiprocessor, of every GPU that the kernels run on.
 const REGISTERS_PER_SM: u32 = 64 << 10;
 /// Parts of a multiprocessor, each with its share of the registers, between which the warps of a block are divided.
-const PARTS_OF_SM: u32 = 4;
+pub(super) const PARTS_OF_SM: u32 = 4;
 /// Registers are given out to a warp in units of so many.
 const WARP_REGISTER_UNIT: u32 = 256;
 /// Registers of a thread, at most.

@@ -11,14 +11,12 @@ use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
 use super::super::choice::Planned;
+use super::super::occupancy::PARTS_OF_SM;
 use super::super::tuning::{self, LAUNCH, Registers, SEGMENTS};
 use super::registers::{CLUSTERS, Choice, kernel, teams};
 use super::{Backward, Forward, GpuProperties, Listed, Parameters, Rows, Schedule, Work};
 use crate::plan::explain::counted;
 use crate::{DType, Geometry, NormDesc};
-
-/// Parts of a multiprocessor that work on a warp each.
-const SCHEDULERS: u64 = 4;
 
 /// What these ways have in common.
 pub(in super::super) const NAME: &str = "rows";
@@ -276,7 +274,7 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
             let is_large = rows.rows * rows.columns * u64::from(rows.bytes()) > rows.gpu.l2_bytes as u64;
             let end = if is_narrow { pass.ends[usize::from(is_large)] } else { 0 };
             let ends = 2 * rows.rows * u64::from(rows.segments.count);
-            of_warps * access / (sms * SCHEDULERS) + ends * end
+            of_warps * access / (sms * u64::from(PARTS_OF_SM)) + ends * end
         }
         _ => 0,
     };
