@@ -130,11 +130,14 @@ pub struct Piecewise;
 /// All activations.
 pub struct Any;
 
-/// ReLU behind a residual; see [`Class::Masked`].
-pub struct Masked;
+/// ReLU behind a residual, whose mask is kept or not.
+pub struct Behind<const MASKED: bool>;
 
-/// ReLU behind a residual; see [`Class::Added`].
-pub struct Added;
+/// See [`Class::Masked`].
+pub type Masked = Behind<true>;
+
+/// See [`Class::Added`].
+pub type Added = Behind<false>;
 
 impl Told {
     /// Identity.
@@ -282,24 +285,8 @@ impl Epilogue for Any {
     }
 }
 
-impl Epilogue for Masked {
-    const CLASS: Class = Class::Masked;
-    const LARGE: bool = false;
-    type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 16>;
-
-    #[inline(always)]
-    fn apply<L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
-        each(z, |z| z.map(|z| Relu.apply(z)))
-    }
-
-    #[inline(always)]
-    fn derivative<L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
-        each(z, |z| z.map(|z| Relu.derivative(z)))
-    }
-}
-
-impl Epilogue for Added {
-    const CLASS: Class = Class::Added;
+impl<const MASKED: bool> Epilogue for Behind<MASKED> {
+    const CLASS: Class = if MASKED { Class::Masked } else { Class::Added };
     const LARGE: bool = false;
     type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 16>;
 

@@ -119,12 +119,7 @@ impl Span {
     pub fn of_stretches(rank: u32, parts: u32, width: u32, columns: u32) -> Self {
         Self {
             own: (rank / WARP * parts * WARP + rank % WARP) * width,
-            step: WARP * width,
-            columns,
-            parts: 0,
-            within: 0,
-            length: columns,
-            is_whole: true,
+            ..Self::new(rank, WARP, width, columns)
         }
     }
 
