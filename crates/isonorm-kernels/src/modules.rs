@@ -70,6 +70,10 @@ modules! {
     "rows_forward_cluster_ragged_any" of "f32" "f16" "bf16" for 90;
     "rows_forward_chip_segments_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_forward_chip_ragged_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_forward_by_segment_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_forward_by_segment_any" of "f32" "f16" "bf16" for 80;
+    "rows_forward_cluster_by_segment_piecewise" of "f32" "f16" "bf16" for 90;
+    "rows_forward_cluster_by_segment_any" of "f32" "f16" "bf16" for 90;
     "rows_long" of "f32" "f16" "bf16" for 80;
     "rows_long_runs" of "f32" "f16" "bf16" for 80;
     "rows_long_elements" of "f32" "f16" "bf16" for 80;
@@ -101,6 +105,12 @@ modules! {
     "rows_backward_chip_ragged_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_chip_segments_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_backward_chip_ragged_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_backward_by_segment_plain" of "f32" "f16" "bf16" for 80;
+    "rows_backward_by_segment_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_backward_by_segment" of "f32" "f16" "bf16" for 80;
+    "rows_backward_cluster_by_segment_plain" of "f32" "f16" "bf16" for 90;
+    "rows_backward_cluster_by_segment_piecewise" of "f32" "f16" "bf16" for 90;
+    "rows_backward_cluster_by_segment" of "f32" "f16" "bf16" for 90;
     "rows_sweeps_plain" of "f32" "f16" "bf16" for 80;
     "rows_sweeps" of "f32" "f16" "bf16" for 80;
     "rows_sweeps_elements" of "f32" "f16" "bf16" for 80;

@@ -54,6 +54,9 @@ impl Module {
             | "rows_forward_ragged_piecewise"
             | "rows_forward_cluster_segments_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 80 }),
             "rows_forward_cluster_ragged_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 88 }),
+            "rows_forward_by_segment_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 104 }),
+            "rows_forward_cluster_by_segment_piecewise" => Some(if kernel.contains("_v4") { 80 } else { 104 }),
+            "rows_backward_by_segment_plain" if kernel.contains("_v4") => Some(96),
             // Whatever shared memory has room for.
             "rows_backward_chip_segments_plain"
             | "rows_backward_chip_segments_piecewise"
@@ -92,7 +95,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 80] = [
+const FAMILIES: [&str; 90] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -117,6 +120,10 @@ const FAMILIES: [&str; 80] = [
     "rows_forward_cluster_ragged_any",
     "rows_forward_chip_segments_piecewise",
     "rows_forward_chip_ragged_piecewise",
+    "rows_forward_by_segment_piecewise",
+    "rows_forward_by_segment_any",
+    "rows_forward_cluster_by_segment_piecewise",
+    "rows_forward_cluster_by_segment_any",
     "rows_long",
     "rows_long_runs",
     "rows_long_elements",
@@ -148,6 +155,12 @@ const FAMILIES: [&str; 80] = [
     "rows_backward_chip_ragged_plain",
     "rows_backward_chip_segments_piecewise",
     "rows_backward_chip_ragged_piecewise",
+    "rows_backward_by_segment_plain",
+    "rows_backward_by_segment_piecewise",
+    "rows_backward_by_segment",
+    "rows_backward_cluster_by_segment_plain",
+    "rows_backward_cluster_by_segment_piecewise",
+    "rows_backward_cluster_by_segment",
     "rows_sweeps_plain",
     "rows_sweeps",
     "rows_sweeps_elements",

@@ -4,7 +4,8 @@
 
 use super::Element;
 use crate::rows::access::{Elements, Ragged, Vectors};
-use crate::rows::backward::{self, by_run, gradients_later, segmented, segmented_later};
+use crate::rows::backward::{self, by_run, by_segment, gradients_later, segmented, segmented_later};
+use crate::rows::by_segment::BySegment;
 use crate::rows::epilogue::{Any, Piecewise, Plain};
 use crate::rows::forward::{self, Of, later};
 use crate::rows::gather;

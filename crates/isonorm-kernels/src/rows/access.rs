@@ -73,6 +73,9 @@ pub trait Access {
     /// Whether it is for rows in segments.
     const IS_OF_SEGMENTS: bool = Self::SPARSE && !matches!(Self::WIDTH, Width::Element);
 
+    /// Whether rows are contiguous, and each of their segments has accesses of its own.
+    const BY_SEGMENT: bool = false;
+
     /// What is held where the row has nothing.
     fn nothing<T: Data>() -> Self::Raw<T>;
 

@@ -3,10 +3,12 @@
 use super::Data;
 use super::access::{Access, Elements, Ragged, Vectors, Width};
 use super::backward::by_run::by_run;
+use super::backward::by_segment::{self, by_segment};
 use super::backward::gradients_later::gradients_later;
 use super::backward::segmented::segmented;
 use super::backward::segmented_later::segmented_later;
 use super::backward::{self, backward};
+use super::by_segment::BySegment;
 use super::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
 use super::forward::later::{STAY, later};
 use super::forward::{Args, Of, Spec, forward};
@@ -56,7 +58,7 @@ impl Key {
     fn of<S: Spec>(function: &str, accesses: usize) -> Key {
         Key {
             pass: match function {
-                "backward" | "by_run" | "gradients_later" | "segmented" | "segmented_later" | "two_sweeps" => {
+                "backward" | "by_run" | "by_segment" | "gradients_later" | "segmented" | "segmented_later" | "two_sweeps" => {
                     Pass::Backward
                 }
                 _ => Pass::Forward,
@@ -142,7 +144,7 @@ impl Key {
 
     /// Whether rows come ahead to shared memory.
     pub fn has_slots(&self) -> bool {
-        let to_shared = self.pass == Pass::Backward || self.spans_blocks() || self.sharing == Sharing::Segmented;
+        let to_shared = self.pass == Pass::Backward || self.spans_blocks() || self.sharing.is_of_segments();
         self.ahead && !self.is_long() && to_shared
     }
 
@@ -164,7 +166,7 @@ impl Key {
             Width::Ragged | Width::Element => 0,
         };
         let block = threads.is_multiple_of(WARP) && (WARP..=self.max_threads()).contains(&threads);
-        block && (self.is_long() || self.sharing == Sharing::Segmented || (least.max(1)..=most).contains(&accesses))
+        block && (self.is_long() || self.sharing.is_of_segments() || (least.max(1)..=most).contains(&accesses))
     }
 
     /// Bytes that an access takes in shared memory.
@@ -199,7 +201,11 @@ impl Key {
             }
             (Pass::Backward, _) => kept * of_tensor * self.loaded(),
         };
-        head + threads * of_thread
+        let sums = match (self.pass, self.sharing) {
+            (Pass::Backward, Sharing::BySegment) => by_segment::sums_bytes(threads, self.accesses),
+            _ => 0,
+        };
+        head + threads * of_thread + sums
     }
 
     /// Tensors that a backward pass loads.
@@ -259,6 +265,7 @@ impl Key {
         name += match self.sharing {
             Sharing::ByColumn => "",
             Sharing::ByRun => "_runs",
+            Sharing::BySegment => "_by_segment",
             Sharing::Segmented if self.width == Width::Ragged => "_ragged",
             Sharing::Segmented => "_segments",
         };

@@ -127,6 +127,20 @@ macro_rules! forward_kernels {
             "rows_forward_chip_ragged_piecewise" by later {
                 layer_chip_v8_ahead: Centred, Chip, Ragged, 8, Segmented, Piecewise, false, true;
             }
+            "rows_forward_by_segment_piecewise" by forward {
+                layer_block_v4_ahead: Centred, Block, Ragged<true>, 4, BySegment, Piecewise, false, true;
+                layer_block_v8_ahead: Centred, Block, Ragged<true>, 8, BySegment, Piecewise, false, true;
+            }
+            "rows_forward_by_segment_any" by forward {
+                layer_block_v4_ahead: Centred, Block, Ragged<true>, 4, BySegment, Any, true, true;
+            }
+            "rows_forward_cluster_by_segment_piecewise" by forward {
+                layer_blocks_v4_ahead: Centred, Blocks, Ragged<true>, 4, BySegment, Piecewise, false, true;
+                layer_blocks_v8_ahead: Centred, Blocks, Ragged<true>, 8, BySegment, Piecewise, false, true;
+            }
+            "rows_forward_cluster_by_segment_any" by forward {
+                layer_blocks_v4_ahead: Centred, Blocks, Ragged<true>, 4, BySegment, Any, true, true;
+            }
             "rows_long" by long {
                 layer_alone_v2: Centred, Alone, Vectors, 2, ByColumn, Any, true, true;
                 layer_grid_v2: Centred, Grid, Vectors, 2, ByColumn, Any, true, true;
@@ -277,6 +291,26 @@ macro_rules! backward_kernels {
             }
             "rows_backward_chip_ragged_piecewise" by segmented_later {
                 layer_chip_v4_ahead: Centred, Chip, Ragged, 4, Segmented, Piecewise, false, true;
+            }
+            "rows_backward_by_segment_plain" by by_segment {
+                layer_block_v4_ahead: Centred, Block, Ragged<true>, 4, BySegment, Plain, false, true;
+                layer_block_v8_ahead: Centred, Block, Ragged<true>, 8, BySegment, Plain, false, true;
+            }
+            "rows_backward_by_segment_piecewise" by by_segment {
+                layer_block_v4_ahead: Centred, Block, Ragged<true>, 4, BySegment, Piecewise, false, true;
+            }
+            "rows_backward_by_segment" by by_segment {
+                layer_block_v2_ahead: Centred, Block, Ragged<true>, 2, BySegment, Any, true, true;
+            }
+            "rows_backward_cluster_by_segment_plain" by by_segment {
+                layer_blocks_v4_ahead: Centred, Blocks, Ragged<true>, 4, BySegment, Plain, false, true;
+                layer_blocks_v8_ahead: Centred, Blocks, Ragged<true>, 8, BySegment, Plain, false, true;
+            }
+            "rows_backward_cluster_by_segment_piecewise" by by_segment {
+                layer_blocks_v4_ahead: Centred, Blocks, Ragged<true>, 4, BySegment, Piecewise, false, true;
+            }
+            "rows_backward_cluster_by_segment" by by_segment {
+                layer_blocks_v2_ahead: Centred, Blocks, Ragged<true>, 2, BySegment, Any, true, true;
             }
             "rows_backward_elements" by backward {
                 layer_warp_v1: Centred, Lanes<32>, Elements, 1, ByColumn, Any, true, false;

@@ -23,6 +23,7 @@
 
 pub mod access;
 pub mod backward;
+pub mod by_segment;
 mod data;
 pub mod epilogue;
 pub mod forward;

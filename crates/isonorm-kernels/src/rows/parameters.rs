@@ -56,6 +56,23 @@ impl Affine {
         }
     }
 
+    /// One parameter as it comes, in 32 bits.
+    ///
+    /// # Safety
+    ///
+    /// As for [`parameter`](Affine::parameter).
+    #[inline(always)]
+    pub(super) unsafe fn word<T: Data>(&self, base: *const u8, index: u32) -> u32 {
+        // SAFETY: the caller's.
+        unsafe {
+            if self.is_narrow::<T>() {
+                T::load_keep(base.cast::<T>().wrapping_add(index as usize)).to_word()
+            } else {
+                f32::load_keep(base.cast::<f32>().wrapping_add(index as usize)).to_bits()
+            }
+        }
+    }
+
     /// One parameter as a number.
     ///
     /// # Safety
@@ -89,6 +106,15 @@ pub enum Sharing {
     ByRun,
     /// [`Segmented`](super::segments::Segmented)
     Segmented,
+    /// [`BySegment`](super::by_segment::BySegment)
+    BySegment,
+}
+
+impl Sharing {
+    /// Whether rows lie in segments.
+    pub const fn is_of_segments(self) -> bool {
+        matches!(self, Sharing::Segmented | Sharing::BySegment)
+    }
 }
 
 /// Which parameter belongs to an element.
@@ -217,6 +243,16 @@ pub trait Parameters<T: Data, A: Access, const V: usize>: Copy {
     #[doc(hidden)]
     #[inline(always)]
     fn joined(&self, normalizer: Normalizer<f32>) -> Normalizer<f32> {
+        normalizer
+    }
+
+    /// Whether the same holds part by part.
+    const JOINED_BY_PART: bool = false;
+
+    /// What makes z of part `v` of x, where that is [`JOINED_BY_PART`](Parameters::JOINED_BY_PART).
+    #[doc(hidden)]
+    #[inline(always)]
+    fn joined_at(&self, normalizer: Normalizer<f32>, _v: usize) -> Normalizer<f32> {
         normalizer
     }
 

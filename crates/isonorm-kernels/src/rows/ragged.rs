@@ -53,15 +53,19 @@ impl Own {
 }
 
 /// 16 bytes at a time, aligned, of segments that begin anywhere: the first and the last access of one may have elements that are others'.
-/// Those are loaded, or, behind the segment, left out, and never stored. For tensors that start on 16 bytes, and segments of at least two accesses.
-pub struct Ragged;
+/// Those are loaded, or, behind the segment, left out, and never stored. For tensors that start on 16 bytes, and rows whose first segment has
+/// at least two accesses. If `BY_SEGMENT`, rows are contiguous, and [each segment](super::by_segment) has accesses of its own, whether others are
+/// accessed at once or not.
+pub struct Ragged<const BY_SEGMENT: bool = false>;
 
-impl Access for Ragged {
+impl<const BY_SEGMENT: bool> Access for Ragged<BY_SEGMENT> {
     const WIDTH: Width = Width::Ragged;
     type Raw<T: Data> = [u32; 4];
     type Numbers<T: Data> = T::Lanes;
 
     const SPARSE: bool = true;
+
+    const BY_SEGMENT: bool = BY_SEGMENT;
 
     #[inline(always)]
     fn nothing<T: Data>() -> [u32; 4] {

@@ -118,6 +118,8 @@ impl<A: Access, const V: usize> Slot<A, V> {
             // What all parts have in common is computed once.
             true => {
                 let own = self.start + (self.tensor * V as u32 * threads + thread) * A::KEPT_BYTES;
+                // Otherwise the compiler takes it apart again, for each part.
+                let own = if A::BY_SEGMENT { simt::opaque(own) } else { own };
                 Shared::at(own + access * (threads * A::KEPT_BYTES))
             }
             false => {

@@ -12,7 +12,7 @@ use isonorm_math::{Normalizer, Real};
 use super::access::{Access, Data, Span, Width};
 use super::lanes::Lanes;
 use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one, one_of_run};
-use crate::simt;
+use crate::simt::{self, WARP};
 
 /// Segments of a row, as a kernel is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,17 @@ impl Segments {
     #[inline(always)]
     pub fn at_once(&self, threads: u32, width: Width, bytes: u32) -> u32 {
         threads / at_least_one(width.of_segment(self.length, bytes))
+    }
+
+    /// Threads that each segment takes, where each has accesses of its own: all accesses of a warp to several segments are a power of two each, or those
+    /// of several warps to one are all of their lanes, so that what the lanes have can be added up.
+    #[inline(always)]
+    pub fn threads_of_each(&self, width: Width, bytes: u32) -> u32 {
+        let accesses = width.of_segment(self.length, bytes);
+        match accesses < WARP {
+            true => accesses.next_power_of_two().max(2),
+            false => accesses.next_multiple_of(WARP),
+        }
     }
 
     /// What a thread has of so many segments that are accessed at once. Accesses of which a segment may have a part only belong to the last

@@ -3,12 +3,14 @@
 use core::marker::PhantomData;
 
 use super::access::{Access, Data, Own, Width, width};
+use super::lanes::unrolled;
 use super::parameters::at_least_one;
 use super::segments::{Segments, Taken};
 use crate::simt::{self, WARP};
 
 /// Where a row of a tensor lies, for accesses of a kind.
 pub(super) struct Place<T, A> {
+    /// The tensor's start; where each segment has accesses of its own, the row's.
     base: *const T,
     row: u64,
     stride: u64,
@@ -31,11 +33,19 @@ impl<T: Data, A: Access> Place<T, A> {
     /// Of a tensor with so many elements from a row to the next.
     #[inline(always)]
     pub(super) fn new(base: *const T, row: u64, stride: u64) -> Self {
+        let base = match A::BY_SEGMENT {
+            // The start of the row, once for all parts.
+            true => base
+                .wrapping_add((row * stride) as usize)
+                .map_addr(|address| simt::opaque_64(address as u64) as usize),
+            false => base,
+        };
         Self {
             base,
             row,
             stride,
             before: match A::IS_OF_SEGMENTS {
+                true if A::BY_SEGMENT => 0,
                 true => simt::opaque((row as u32).wrapping_mul(stride as u32)),
                 false => 0,
             },
@@ -47,6 +57,11 @@ impl<T: Data, A: Access> Place<T, A> {
     #[inline(always)]
     pub(super) fn part(self, span: Span, v: usize) -> *const T {
         match A::IS_OF_SEGMENTS {
+            true if A::BY_SEGMENT => {
+                // From the start of the row, before which an access may begin.
+                let element = (span.part_of(v).access * width::<T, A>()) as i32 - span.own as i32;
+                self.base.wrapping_offset(element as isize)
+            }
             true => self.base.wrapping_add(span.element::<T, A>(self.before, v) as usize),
             false => {
                 let row = self.base.wrapping_add((self.row * self.stride) as usize);
@@ -55,10 +70,14 @@ impl<T: Data, A: Access> Place<T, A> {
         }
     }
 
-    /// How many elements the tensor has from part `v` on, if fewer than an access.
+    /// How many elements the tensor has from part `v` on, or a segment of a contiguous row, if fewer than an access.
     #[inline(always)]
     pub(super) fn left(self, span: Span, v: usize) -> Option<u32> {
         match A::WIDTH {
+            Width::Ragged if A::BY_SEGMENT => {
+                let Own { to, .. } = span.part_of(v).own;
+                (to < width::<T, A>()).then_some(to)
+            }
             Width::Ragged => {
                 let left = span.columns.saturating_sub(span.element::<T, A>(self.before, v));
                 (left < width::<T, A>()).then_some(left)
@@ -72,7 +91,10 @@ impl<T: Data, A: Access> Place<T, A> {
     pub(super) fn own(self, span: Span, v: usize) -> Option<Own> {
         match A::WIDTH {
             Width::Ragged if !span.is_whole => {
-                let own = span.own::<T, A>(self.before, v);
+                let own = match A::BY_SEGMENT {
+                    true => span.part_of(v).own,
+                    false => span.own::<T, A>(self.before, v),
+                };
                 (!own.is_whole(width::<T, A>())).then_some(own)
             }
             _ => None,
@@ -83,7 +105,8 @@ impl<T: Data, A: Access> Place<T, A> {
 /// Which parts of a row a thread holds: neighbouring threads access neighbouring memory.
 #[derive(Clone, Copy)]
 pub(super) struct Span {
-    /// Where the first part starts; of [`Ragged`](super::access::Ragged) accesses, where its segment does.
+    /// Where the first part starts; of [`Ragged`](super::access::Ragged) accesses, where its segment does, or, where each has accesses of its own,
+    /// how far behind the start of an access rows start.
     own: u32,
     step: u32,
     columns: u32,
@@ -95,7 +118,53 @@ pub(super) struct Span {
     length: u32,
     /// Whether the row has all of every part, wherever segments begin.
     is_whole: bool,
+    /// Where each segment has accesses of its own.
+    turns: Turns,
 }
+
+/// Accesses of a thread, at most, where each segment has its own.
+const MOST_PARTS: usize = 8;
+
+/// What a thread has of a row of segments with accesses of their own.
+#[derive(Clone, Copy)]
+struct Turns {
+    /// Accesses of a segment.
+    of_segment: u32,
+    /// 2³² divided by that, rounded up.
+    reciprocal: u32,
+    /// Of part 0 if accesses are counted segment by segment, and how many further each next one is.
+    first: u32,
+    step: u32,
+    /// Each part, packed: 0 for none.
+    parts: [u32; MOST_PARTS],
+}
+
+/// A part of a row of segments with accesses of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    /// Which access of the row it is, if they are counted as they lie in memory; less than 2²⁴.
+    access: u32,
+    own: Own,
+}
+
+impl Part {
+    #[inline(always)]
+    fn packed(self) -> u32 {
+        self.access << 8 | self.own.from << 4 | self.own.to
+    }
+
+    #[inline(always)]
+    fn unpacked(packed: u32) -> Part {
+        Part {
+            access: packed >> 8,
+            own: Own {
+                from: packed >> 4 & 15,
+                to: packed & 15,
+            },
+        }
+    }
+}
+
 
 impl Span {
     /// Of thread `rank` of `threads`, in accesses of `width` elements: part `v` of thread `t` starts at element
@@ -110,6 +179,7 @@ impl Span {
             within: 0,
             length: columns,
             is_whole: true,
+            turns: Turns::NONE,
         }
     }
 
@@ -153,7 +223,63 @@ impl Span {
             within,
             length: segments.length,
             is_whole,
+            turns: Turns::NONE,
         }
+    }
+
+    /// Of the `block`th of those that share a contiguous row, of segments with accesses of their own: part `v` of `V` of thread `t` of `threads` has
+    /// access `(block · V + v) · threads + t` of all. Rows start so many elements behind the start of an access.
+    #[inline(always)]
+    pub fn by_segment<T: Data, A: Access, const V: usize>(block: u32, lead: u32, segments: Segments) -> Self {
+        let (bytes, width, threads) = (size_of::<T>() as u32, width::<T, A>(), simt::block_threads());
+        let mut turns = Turns::new(segments.threads_of_each(A::WIDTH, bytes));
+        turns.first = block * V as u32 * threads + simt::thread_index();
+        turns.step = threads;
+        unrolled::<V>(|v| {
+            let (segment, within) = turns.at(v);
+            let start = lead + segment * segments.length;
+            // Of the segment, behind the start of the access.
+            let (before, behind) = (start % width, within * width);
+            let to = (before + segments.length).saturating_sub(behind).min(width);
+            if segment < segments.count && to > 0 {
+                let part = Part {
+                    access: start / width + within,
+                    own: Own {
+                        from: if within == 0 { before } else { 0 },
+                        to,
+                    },
+                };
+                turns.parts[v % MOST_PARTS] = part.packed();
+            }
+        });
+        Self {
+            own: lead,
+            is_whole: segments.length.is_multiple_of(width),
+            turns,
+            ..Self::new(0, 0, 0, segments.count * segments.length)
+        }
+    }
+
+    /// Part `v` of what a thread has of segments with accesses of their own. Unpacked here: what follows from it is the same for all rows, and
+    /// would be kept in registers.
+    #[inline(always)]
+    fn part_of(self, v: usize) -> Part {
+        Part::unpacked(simt::opaque(self.turns.parts[v % MOST_PARTS]))
+    }
+
+    /// What a row of segments with accesses of their own has of its first access.
+    #[inline(always)]
+    pub fn first_own<T: Data, A: Access>(self) -> Own {
+        Own {
+            from: self.own,
+            ..Own::all_of(width::<T, A>())
+        }
+    }
+
+    /// Of segments with accesses of their own, which one part `v` belongs to, and which of its accesses it is.
+    #[inline(always)]
+    pub fn turn(self, v: usize) -> (u32, u32) {
+        self.turns.at(v)
     }
 
     /// The element of a tensor where part `v` of a row in segments is, with so many before the row.
@@ -195,8 +321,71 @@ impl Span {
     #[inline(always)]
     pub fn has<A: Access, const V: usize>(self, v: usize) -> bool {
         match A::IS_OF_SEGMENTS {
+            true if A::BY_SEGMENT => self.turns.parts[v % MOST_PARTS] != 0,
             true => (v as u32) < self.parts,
             false => (!A::SPARSE && v + 1 < V) || self.start(v) < self.columns,
+        }
+    }
+}
+
+impl Turns {
+    /// For other rows.
+    const NONE: Turns = Turns {
+        of_segment: 1,
+        reciprocal: 0,
+        first: 0,
+        step: 0,
+        parts: [0; MOST_PARTS],
+    };
+
+    /// Of segments of at least two accesses, and fewer than 2¹⁶.
+    #[inline(always)]
+    fn new(of_segment: u32) -> Self {
+        Self {
+            of_segment,
+            reciprocal: u32::MAX / at_least_one(of_segment) + 1,
+            ..Self::NONE
+        }
+    }
+
+    /// The segment of part `v`, and which of its accesses it is.
+    #[inline(always)]
+    fn at(self, v: usize) -> (u32, u32) {
+        self.of_access(simt::opaque(self.first) + v as u32 * simt::opaque(self.step))
+    }
+
+    /// The segment of one of fewer than 2¹⁶ accesses, and which one of its own it is. The upper half of the product is the quotient, as what
+    /// rounding adds to it is less than 2³² in all.
+    #[inline(always)]
+    fn of_access(self, access: u32) -> (u32, u32) {
+        let segment = ((u64::from(access) * u64::from(self.reciprocal)) >> 32) as u32;
+        (segment, access - segment * self.of_segment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_upper_half_of_a_product_is_the_quotient() {
+        for of_segment in [2, 4, 8, 16, 32, 64, 96, 416, 4096, 16_288, 65_504] {
+            let turns = Turns::new(of_segment);
+            for access in 0..1 << 16 {
+                let expected = (access / of_segment, access % of_segment);
+                assert_eq!(turns.of_access(access), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn parts_are_what_was_packed() {
+        for (access, from, to) in [(0, 0, 1), (1, 7, 8), ((1 << 24) - 1, 3, 4)] {
+            let part = Part {
+                access,
+                own: Own { from, to },
+            };
+            assert_eq!(Part::unpacked(part.packed()), part);
         }
     }
 }

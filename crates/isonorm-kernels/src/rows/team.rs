@@ -56,6 +56,12 @@ pub trait Team: Owns + Sized {
     /// The thread's index in its team.
     fn rank(&self) -> u32;
 
+    /// Which of the blocks that share a row this is.
+    #[inline(always)]
+    fn block(&self) -> u32 {
+        0
+    }
+
     /// The first row of the teams that go from row to row together: those of a warp, or the block's.
     fn first_row(&self) -> u64;
 
@@ -244,6 +250,11 @@ impl Team for Blocks {
     }
 
     #[inline(always)]
+    fn block(&self) -> u32 {
+        simt::cluster_rank()
+    }
+
+    #[inline(always)]
     fn first_row(&self) -> u64 {
         Self::cluster().0.into()
     }
@@ -328,6 +339,11 @@ impl Team for Chip {
     #[inline(always)]
     fn rank(&self) -> u32 {
         self.block * simt::block_threads() + simt::thread_index()
+    }
+
+    #[inline(always)]
+    fn block(&self) -> u32 {
+        self.block
     }
 
     #[inline(always)]

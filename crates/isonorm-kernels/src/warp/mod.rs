@@ -2,6 +2,7 @@
 
 use isonorm_math::Moments;
 
+use crate::rows::lanes::unrolled;
 use crate::simt::{self, WARP};
 
 /// The sum over the warp; valid in every lane, with the same bits.
@@ -73,6 +74,32 @@ pub fn half_sum<const LANES: u32>([first, second]: [f32; 2]) -> f32 {
         4 => sum_of_lanes::<2>(value),
         _ => value,
     }
+}
+
+/// The sums of eight values over the warp: that of value `k` in lanes `4k` to `4k + 3`, with the same bits. Nine shuffles instead of forty.
+#[inline(always)]
+pub fn eight_sums(values: [f32; 8]) -> f32 {
+    let fours: [f32; 4] = halved(values, 16);
+    let twos: [f32; 2] = halved(fours, 8);
+    let [one] = halved(twos, 4);
+    sum_of_lanes::<4>(one)
+}
+
+/// Sums of values of two lanes, which differ by `lanes`: of the first half of the values in the lower lane, of the second half in the upper one.
+#[inline(always)]
+fn halved<const N: usize, const HALF: usize>(values: [f32; N], lanes: u32) -> [f32; HALF] {
+    const { assert!(N == 2 * HALF) };
+    let is_upper = simt::lane() & lanes != 0;
+    let mut sums = [0.0; HALF];
+    unrolled::<HALF>(|k| {
+        let (own, other) = if is_upper {
+            (values[HALF + k], values[k])
+        } else {
+            (values[k], values[HALF + k])
+        };
+        sums[k] = own + simt::shuffle_xor(other, lanes);
+    });
+    sums
 }
 
 /// Whether the lane is in the upper half of its `LANES` neighbours.

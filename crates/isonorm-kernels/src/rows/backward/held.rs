@@ -49,7 +49,7 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     /// Whether a row comes to where the one was that has just gone to registers, and so all slots are on their way while that one is worked
     /// on; otherwise to a slot that is free before that one is waited for.
     pub(super) const IN_PLACE: bool =
-        matches!(S::Map::SHARING, Sharing::Segmented) || matches!(S::Team::OWNER, Owner::Lanes(_));
+        S::Map::SHARING.is_of_segments() || matches!(S::Team::OWNER, Owner::Lanes(_));
 
     #[inline(always)]
     pub(super) fn new(args: &'a Args<T>, team: &S::Team) -> Self {
@@ -60,6 +60,10 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
             Sharing::ByColumn => Span::new(rank, threads, width, columns),
             Sharing::ByRun => Span::of_stretches(rank, V as u32, width, columns),
             Sharing::Segmented => Span::of_segments::<T, S::Access>(rank, threads, args.segments),
+            Sharing::BySegment => {
+                let lead = Own::first(team.first_row() * args.x_stride, width).lead();
+                Span::by_segment::<T, S::Access, V>(team.block(), lead, args.segments)
+            }
         };
         Self {
             args,

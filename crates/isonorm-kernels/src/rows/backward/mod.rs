@@ -13,9 +13,10 @@
 //!
 //! The gradients of weight and bias are sums over rows: a team adds up its own in registers, a block those of its teams, and
 //! [`gather`](super::gather) those of blocks, or clusters, in a fixed order. Where runs of columns share a weight and bias, see
-//! [`by_run`]; where a row has one of its own, [`segmented`].
+//! [`by_run`] and [`by_segment`]; where a row has one of its own, [`segmented`].
 
 pub mod by_run;
+pub mod by_segment;
 pub mod gradients_later;
 mod held;
 pub mod segmented;
@@ -66,8 +67,9 @@ pub struct Args<T> {
     pub mean: *const f32,
     /// `[rows]`, as the forward pass saved it.
     pub rstd: *const f32,
-    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go, or, by run, `[rows, runs]`,
-    /// or, of rows in segments, `[rows]`, the gradient itself in the parameters' type; or null.
+    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go, or, by run, `[rows, runs]`, by segment
+    /// `[parts, rows, segments]` of as many [`parts`](by_segment::parts) as there are, or, of rows in segments, `[rows]`, the gradient itself in the
+    /// parameters' type; or null.
     pub dweight: *mut f32,
     /// The same of the bias's gradient; or null.
     pub dbias: *mut f32,

@@ -48,13 +48,19 @@ impl Rows {
         }
     }
 
-    /// Those of the next row.
+    /// The set of the next row.
+    #[inline(always)]
+    pub(super) fn next_set(&mut self, affine: &Affine) -> u32 {
+        let set = self.set;
+        self.set = next_set(set, self.step, at_least_one(affine.sets));
+        set
+    }
+
+    /// The parameters of the next row.
     #[inline(always)]
     pub(super) unsafe fn next<T: Data>(&mut self, affine: &Affine) -> OfRow {
         // SAFETY: the caller's.
-        let parameters = unsafe { OfRow::of::<T>(affine, self.set) };
-        self.set = next_set(self.set, self.step, at_least_one(affine.sets));
-        parameters
+        unsafe { OfRow::of::<T>(affine, self.next_set(affine)) }
     }
 }
 
@@ -104,8 +110,8 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Work<T, S, V
             // SAFETY: the caller's.
             unsafe {
                 match S::Epilogue::CLASS {
-                    Class::Any => walk.finish_row(distance, |v| behind_activation[v], of_x, row),
-                    _ => walk.finish_apart([&loaded.x, &loaded.dy], normalizer, z, of_x, row),
+                    Class::Any => walk.finish_row(distance, |v| behind_activation[v], |_| of_x, row),
+                    _ => walk.finish_apart([&loaded.x, &loaded.dy], normalizer, |_| z, |_| of_x, row),
                 }
                 if team.rank() == 0 {
                     walk.leave_row(sums, row);
@@ -123,6 +129,19 @@ pub(super) struct OfX {
     constant: f32,
 }
 
+impl OfX {
+    /// Where g has a weight.
+    #[inline(always)]
+    pub(super) fn new(coefficients: BackwardCoefficients<f32>, rstd: f32, weight: f32) -> Self {
+        let BackwardCoefficients { mean_g, mean_gx } = coefficients;
+        Self {
+            of_g: rstd * weight,
+            of_distance: -(rstd * mean_gx) * rstd,
+            constant: -(rstd * mean_g),
+        }
+    }
+}
+
 /// The sums of g and of g · x̂, from those of g and of g times the distance from the mean.
 #[inline(always)]
 pub(super) fn normalized([of_g, of_distance]: [f32; 2], rstd: f32) -> [f32; 2] {
@@ -132,8 +151,8 @@ pub(super) fn normalized([of_g, of_distance]: [f32; 2], rstd: f32) -> [f32; 2] {
 /// z = distance · scale + bias, where z is needed.
 #[derive(Clone, Copy)]
 pub(super) struct Preactivation {
-    scale: f32,
-    bias: f32,
+    pub(super) scale: f32,
+    pub(super) bias: f32,
 }
 
 impl OfRow {
@@ -146,7 +165,7 @@ impl OfRow {
     }
 }
 
-impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Walk<'_, T, S, V> {
+impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     /// g = dy · act′(z), where there is no residual before the activation.
     #[inline(always)]
     pub(super) fn slope(
@@ -185,15 +204,11 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Walk<'_, T, 
     /// What makes dx, from the sums of g and of g · x̂ over the row.
     #[inline(always)]
     pub(super) fn of_x(&self, sums: [f32; 2], rstd: f32, parameters: OfRow) -> OfX {
-        let BackwardCoefficients { mean_g, mean_gx } = self.coefficients(sums.map(|sum| sum * parameters.weight));
-        OfX {
-            of_g: rstd * parameters.weight,
-            of_distance: -(rstd * mean_gx) * rstd,
-            constant: -(rstd * mean_g),
-        }
+        let coefficients = self.coefficients(sums.map(|sum| sum * parameters.weight));
+        OfX::new(coefficients, rstd, parameters.weight)
     }
 
-    /// [`finish_row`](Walk::finish_row) of x and dy as they came, by code for each of the usual activations.
+    /// [`finish_row`](Walk::finish_row) of x and dy as they came, by code for each of the usual activations; of each part, what makes z and dx.
     ///
     /// # Safety
     ///
@@ -203,8 +218,8 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Walk<'_, T, 
         &self,
         parts: [&[<S::Access as Access>::Raw<T>; V]; 2],
         normalizer: Normalizer<f32>,
-        z: Preactivation,
-        of_x: OfX,
+        z: impl Fn(usize) -> Preactivation,
+        of_x: impl Fn(usize) -> OfX,
         row: u64,
     ) {
         let told = self.args.activation;
@@ -223,19 +238,19 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Walk<'_, T, 
         &self,
         [x, dy]: [&[<S::Access as Access>::Raw<T>; V]; 2],
         normalizer: Normalizer<f32>,
-        z: Preactivation,
+        z: impl Fn(usize) -> Preactivation,
         told: Told,
-        of_x: OfX,
+        of_x: impl Fn(usize) -> OfX,
         row: u64,
     ) {
         let distance = |v: usize| S::Access::unpack::<T>(x[v]).map(|x| x - normalizer.centre);
         // What is computed in a moment takes no registers in between.
-        let g = |v: usize| self.slope(distance(v), S::Access::unpack::<T>(dy[v]), z, told);
+        let g = |v: usize| self.slope(distance(v), S::Access::unpack::<T>(dy[v]), z(v), told);
         // SAFETY: the caller's.
         unsafe { self.finish_row(distance, g, of_x, row) };
     }
 
-    /// dx and dresidual: the latter last, as it may be where dx is.
+    /// dx and dresidual: the latter last, as it may be where dx is; of each part, what makes dx.
     ///
     /// # Safety
     ///
@@ -245,7 +260,7 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Walk<'_, T, 
         &self,
         distance: impl Fn(usize) -> Numbers<T, S>,
         g: impl Fn(usize) -> Numbers<T, S>,
-        of_x: OfX,
+        of_x: impl Fn(usize) -> OfX,
         row: u64,
     ) {
         let args = self.args;
@@ -256,7 +271,7 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Walk<'_, T, 
         let dresidual = PlaceOf::<T, S>::new(args.dresidual.cast_const(), row, args.dresidual_stride);
         unrolled::<V>(|v| {
             if self.has(v) {
-                let g = g(v);
+                let (g, of_x) = (g(v), of_x(v));
                 let numbers = g.zip(distance(v), |g, distance| {
                     Real::mul_add(g, of_x.of_g, Real::mul_add(distance, of_x.of_distance, of_x.constant))
                 });

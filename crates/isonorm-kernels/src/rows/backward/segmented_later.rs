@@ -94,7 +94,7 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
             // SAFETY: the caller's; the row has come.
             unsafe {
                 let parts = walk.parts(row, &slot, normalizer);
-                walk.finish_apart([&parts[0], &parts[1]], normalizer, z, of_x, row);
+                walk.finish_apart([&parts[0], &parts[1]], normalizer, |_| z, |_| of_x, row);
                 if team.rank() == 0 {
                     walk.leave_row(sums, row);
                 }

@@ -103,6 +103,10 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         let (rank, threads) = (team.rank(), team.threads());
         let span = match S::Map::SHARING {
             Sharing::Segmented => Span::of_segments::<T, S::Access>(rank, threads, args.segments),
+            Sharing::BySegment => {
+                let lead = Own::first(team.first_row() * args.x_stride, width).lead();
+                Span::by_segment::<T, S::Access, V>(team.block(), lead, args.segments)
+            }
             _ => Span::new(rank, threads, width, args.columns as u32),
         };
         Self {
@@ -139,7 +143,7 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     }
 
     /// Whether rows come ahead to shared memory.
-    pub(super) const RING: bool = S::AHEAD && (S::Team::RING || matches!(S::Map::SHARING, Sharing::Segmented));
+    pub(super) const RING: bool = S::AHEAD && (S::Team::RING || S::Map::SHARING.is_of_segments());
 
     /// Whether the kernel updates running statistics.
     pub(super) const RUNNING: bool = matches!(S::Map::SHARING, Sharing::Segmented);
@@ -172,6 +176,11 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     #[inline(always)]
     pub(super) fn shift(&self, first: First<T, S::Access>) -> f32 {
         match S::Map::SHARING {
+            Sharing::BySegment => {
+                // The same for all rows of the team, and not kept for each.
+                let own = self.span.first_own::<T, S::Access>();
+                First { own, ..first }.mean_of_access()
+            }
             Sharing::Segmented => first.mean_of_access(),
             _ => first.elements[0].to_acc(),
         }
@@ -185,13 +194,13 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
             // SAFETY: a row has an element; in segments, an access.
             unsafe {
                 match S::Map::SHARING {
-                    Sharing::Segmented if S::Access::WIDTH == Width::Ragged => {
+                    sharing if sharing.is_of_segments() && S::Access::WIDTH == Width::Ragged => {
                         let own = Own::first(row * args.x_stride, width::<T, S::Access>());
                         first.own = own;
                         first.elements[0] = T::load(place);
                         first.access = S::Access::load(place.wrapping_sub(own.lead() as usize));
                     }
-                    Sharing::Segmented => first.access = S::Access::load(place),
+                    sharing if sharing.is_of_segments() => first.access = S::Access::load(place),
                     _ => first.elements[0] = T::load(place),
                 }
             }

@@ -208,6 +208,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     /// Whether weight and bias are part of what a row is finished with, as if it were normalized only.
     const JOINED: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::JOINED;
 
+    /// Whether the same holds part by part.
+    const JOINED_BY_PART: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::JOINED_BY_PART;
+
     /// Whether there may be a smooth activation.
     const IS_ANY: bool = matches!(S::Epilogue::CLASS, Class::Any);
 
@@ -288,7 +291,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         unsafe {
             if Self::ROLLED || (parameters.is_packed() && !self.args.affine.is_narrow::<T>()) {
                 self.finish_rolled(*loaded, parameters, normalizer, row);
-            } else if Self::JOINED && !Self::IS_ANY {
+            } else if (Self::JOINED || Self::JOINED_BY_PART) && !Self::IS_ANY {
                 // Short enough to be there for each activation.
                 match told.apart::<S::Epilogue>() {
                     Apart::Identity => self.finish_as(loaded, parameters, normalizer, Told::IDENTITY, place),
@@ -402,8 +405,12 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         normalizer: Normalizer<f32>,
         v: usize,
     ) -> <S::Access as Access>::Numbers<T> {
+        let normalizer = match Self::JOINED_BY_PART {
+            true => parameters.joined_at(normalizer, v),
+            false => normalizer,
+        };
         let normalized = || S::Access::unpack::<T>(x).map(|x| normalizer.apply(x));
-        let z = match Self::JOINED {
+        let z = match Self::JOINED || Self::JOINED_BY_PART {
             true => normalized(),
             false => {
                 // SAFETY: the caller's.

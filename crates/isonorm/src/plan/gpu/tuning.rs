@@ -261,6 +261,49 @@ pub(super) const SEGMENTS: Segments = Segments {
     crowded: 130,
 };
 
+/// Contiguous rows of segments with a weight and a bias each.
+pub(super) struct BySegment {
+    /// Threads of a cluster's block, at least.
+    pub(super) cluster_threads: u32,
+    /// The estimate of the forward pass, and of the backward pass.
+    pub(super) passes: [BySegmentPass; 2],
+}
+
+/// How long a pass over such rows takes, by an estimate: of whichever takes longer, moving bytes or accesses, and besides that.
+pub(super) struct BySegmentPass {
+    /// Nanoseconds, once.
+    pub(super) start: u64,
+    /// Nanoseconds of a row of a block, and of a cluster.
+    pub(super) step: [u64; 2],
+    /// Picoseconds of a row, for each thread of a block, which waits for all of them.
+    pub(super) thread: u64,
+    /// How long memory takes, in percent of the time of a copy.
+    pub(super) memory: u64,
+    /// Picoseconds of an access of a warp: of 16 bits an element, and of 32.
+    pub(super) access: [u64; 2],
+}
+
+/// Contiguous rows of segments with a weight and a bias each.
+pub(super) const BY_SEGMENT: BySegment = BySegment {
+    cluster_threads: 64,
+    passes: [
+        BySegmentPass {
+            start: 500,
+            step: [1260, 1340],
+            thread: 500,
+            memory: 71,
+            access: [151_000, 127_000],
+        },
+        BySegmentPass {
+            start: 1300,
+            step: [480, 630],
+            thread: 350,
+            memory: 88,
+            access: [287_000, 244_000],
+        },
+    ],
+};
+
 /// Groups that lie side by side, or in pieces.
 pub(super) struct Tiles {
     /// Bytes of a row that belong to a tile, with how fast memory is then, in percent.

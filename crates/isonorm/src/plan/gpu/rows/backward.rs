@@ -1,6 +1,7 @@
 //! The backward pass: a kernel whose teams sum over their rows, and one that adds up what its blocks have summed.
 
 use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::backward::by_segment;
 use isonorm_kernels::rows::gather;
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::simt::WARP;
@@ -35,15 +36,25 @@ pub(super) fn chip(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
 }
 
 fn schedule(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> Schedule {
-    let slots = slots(rows, choice, tuning);
+    with_slots(rows, choice, tuning, slots(rows, choice, tuning))
+}
+
+/// The kernels, where so many rows come ahead.
+pub(super) fn with_slots(rows: &Rows<'_>, choice: Choice, tuning: &Registers, slots: u32) -> Schedule {
     let teams = teams(rows, choice, tuning, slots);
-    // Teams add up the gradients of columns; those of runs are left row by row.
+    // Teams add up the gradients of columns; those of runs and segments are left row by row.
+    let of_rows = |parts: u32| {
+        let sets = u64::from(rows.parameters.sets);
+        let gradients = sets * u64::from(rows.parameters.runs);
+        (rows.rows / sets * u64::from(parts), gradients)
+    };
     let (parts, gradients) = match rows.parameters.sharing {
         Sharing::ByColumn => (teams, rows.columns),
-        _ => {
-            let sets = u64::from(rows.parameters.sets);
-            (rows.rows / sets, sets * u64::from(rows.parameters.runs))
+        Sharing::BySegment => {
+            let width = choice.listed.key.width;
+            of_rows(by_segment::parts(&rows.segments, width, rows.bytes(), choice.blocks))
         }
+        _ => of_rows(1),
     };
     let are_gradients = rows.parameters.are_gradients(parts);
     let adds_up = rows.has_parameters && !are_gradients;

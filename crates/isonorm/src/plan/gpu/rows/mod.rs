@@ -2,6 +2,7 @@
 //! these kernels are specialised on is in this folder.
 
 mod backward;
+mod by_segment;
 mod long;
 mod parameters;
 mod registers;
@@ -21,6 +22,7 @@ use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::segments::Segments;
 use isonorm_kernels::rows::statistics::Op;
 
+use super::choice::Planned;
 use super::occupancy::blocks_per_sm;
 use super::{GpuProperties, GpuSchedule, Kernel, MOST_BLOCKS, Schedule, Work, taken};
 use crate::plan::Candidate;
@@ -203,11 +205,15 @@ type Way = fn(&Rows<'_>, Width) -> Result<Schedule, String>;
 /// Ways by name, in the order of trying.
 type Ways = &'static [(&'static str, Way)];
 
+/// Teams that hold a row.
 const FORWARD: Ways = &[
     ("rows/lanes", registers::lanes),
     ("rows/block", registers::block),
     ("rows/blocks", registers::blocks),
     ("rows/chip", registers::chip),
+];
+/// Rows that are longer than that.
+const FORWARD_LONG: Ways = &[
     ("rows/alone", long::alone),
     ("rows/grid", long::grid),
     ("rows/stream", long::stream),
@@ -217,8 +223,8 @@ const BACKWARD: Ways = &[
     ("rows/block", backward::block),
     ("rows/blocks", backward::blocks),
     ("rows/chip", backward::chip),
-    ("rows/sweeps", sweeps::plan),
 ];
+const BACKWARD_LONG: Ways = &[("rows/sweeps", sweeps::plan)];
 
 /// Tries each candidate in order, and takes the first that does it, but for `skipped` others: for tensors that start on 16 bytes, and
 /// again for others.
@@ -229,59 +235,106 @@ pub(super) fn plan(
     skipped: usize,
     candidates: &mut Vec<Candidate>,
 ) -> GpuSchedule {
-    let ways = if desc.get_pass().is_backward() {
-        BACKWARD
-    } else {
-        FORWARD
+    let [held, long] = match desc.get_pass().is_backward() {
+        true => [BACKWARD, BACKWARD_LONG],
+        false => [FORWARD, FORWARD_LONG],
     };
     let rows = match Rows::of(desc, g, gpu) {
         Ok(rows) => rows,
         Err(reason) => {
             let declined = |(name, _): &(&'static str, Way)| Candidate::named(name, Some(reason.clone()));
-            candidates.extend(ways.iter().map(declined));
+            candidates.extend(held.iter().chain(long).map(declined));
             return GpuSchedule::Unsupported;
         }
     };
-    let vectors = rows
-        .may_be_vectors()
-        .then(|| first(&rows, ways, Width::Vector, skipped));
-    let (elements, of_elements) = first(&rows, ways, Width::Element, skipped);
-    let (aligned, why) = match vectors {
-        Some((vectors, why)) if vectors.is_some() || elements.is_none() => (vectors, why),
-        _ => (elements.clone(), of_elements),
+    let mut aligned = Tried::skipping(skipped);
+    if rows.may_be_vectors() {
+        aligned.ways(&rows, held, Width::Vector);
+    }
+    aligned.planned(|| by_segment::plans(desc, &rows));
+    if rows.may_be_vectors() {
+        aligned.ways(&rows, long, Width::Vector);
+    }
+    let elements = |skipped| {
+        let mut tried = Tried::skipping(skipped);
+        tried.ways(&rows, held, Width::Element);
+        tried.ways(&rows, long, Width::Element);
+        tried
     };
-    candidates.extend(why);
-    let misaligned = elements;
-    match aligned {
-        Some(aligned) => GpuSchedule::Kernels {
-            aligned: Box::new(aligned),
-            misaligned: misaligned.map(Box::new),
+    if aligned.schedule.is_none() {
+        let of_elements = elements(aligned.skipped);
+        if of_elements.schedule.is_some() || aligned.candidates.is_empty() {
+            aligned = of_elements;
+        }
+    }
+    candidates.extend(aligned.candidates);
+    match aligned.schedule {
+        Some(schedule) => GpuSchedule::Kernels {
+            aligned: Box::new(schedule),
+            misaligned: elements(0).schedule.map(Box::new),
         },
         None => GpuSchedule::Unsupported,
     }
 }
 
-/// The first way that is not declined, but for `skipped` others, and what became of each.
-fn first(rows: &Rows<'_>, ways: Ways, width: Width, mut skipped: usize) -> (Option<Schedule>, Vec<Candidate>) {
-    let (mut schedule, mut candidates) = (None, Vec::new());
-    for (name, way) in ways {
-        let declined = match taken(&candidates) {
-            Some(other) => Some(format!("{other} was taken")),
-            None => match way(rows, width) {
-                Ok(_) if skipped > 0 => {
-                    skipped -= 1;
-                    Some("skipped".into())
-                }
-                Ok(found) => {
-                    schedule = Some(running::added(rows, found));
-                    None
-                }
-                Err(reason) => Some(reason),
-            },
-        };
-        candidates.push(Candidate::named(name, declined));
+/// The first way that is not declined, but for some others, and what became of each.
+struct Tried {
+    skipped: usize,
+    schedule: Option<Schedule>,
+    candidates: Vec<Candidate>,
+}
+
+impl Tried {
+    fn skipping(skipped: usize) -> Tried {
+        Tried {
+            skipped,
+            schedule: None,
+            candidates: Vec::new(),
+        }
     }
-    (schedule, candidates)
+
+    /// Tries ways in order.
+    fn ways(&mut self, rows: &Rows<'_>, ways: Ways, width: Width) {
+        for (name, way) in ways {
+            let declined = match taken(&self.candidates) {
+                Some(other) => Some(format!("{other} was taken")),
+                None => match way(rows, width) {
+                    Ok(found) => self.take(running::added(rows, found)),
+                    Err(reason) => Some(reason),
+                },
+            };
+            self.candidates.push(Candidate::named(name, declined));
+        }
+    }
+
+    /// Tries ways that are compared by an estimate, if none has been taken, and there are such for the problem.
+    fn planned(&mut self, plans: impl FnOnce() -> Vec<Planned>) {
+        if taken(&self.candidates).is_some() {
+            return;
+        }
+        for planned in plans() {
+            let declined = match taken(&self.candidates) {
+                Some(_) => Some("slower by the estimate".into()),
+                None => self.take(planned.schedule),
+            };
+            self.candidates.push(Candidate {
+                name: planned.name,
+                shape: Some(planned.shape),
+                estimate: Some(planned.nanoseconds as f64 * 1e-9),
+                declined,
+            });
+        }
+    }
+
+    /// Takes it, or says why not.
+    fn take(&mut self, schedule: Schedule) -> Option<String> {
+        if self.skipped > 0 {
+            self.skipped -= 1;
+            return Some("skipped".into());
+        }
+        self.schedule = Some(schedule);
+        None
+    }
 }
 
 impl<'a> Rows<'a> {

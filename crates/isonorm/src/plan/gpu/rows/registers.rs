@@ -254,7 +254,16 @@ pub(super) fn teams(rows: &Rows<'_>, choice: Choice, tuning: &Registers, kept: u
     let teams = u64::from(listed.key.teams(threads));
     let busy = u64::from(rows.gpu.sms / blocks).max(1);
     let worth = rows.rows.div_ceil(teams * tuning.least_rows).max(busy);
-    rows.rows.div_ceil(teams).min(worth).min(most)
+    let teams = rows.rows.div_ceil(teams).min(worth).min(most);
+    match listed.key.sharing {
+        // So that all rows of a team start equally far behind the start of an access.
+        Sharing::BySegment if teams < rows.rows => {
+            let elements = u64::from(listed.key.access_elements(rows.bytes()));
+            let step = elements >> rows.columns.trailing_zeros().min(elements.trailing_zeros());
+            teams - teams % step
+        }
+        _ => teams,
+    }
 }
 
 /// The kernel, for so many blocks that share no row, or so many times those that share one.
@@ -286,7 +295,11 @@ pub(super) fn slots(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> u32 
 }
 
 fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
-    let kept = slots(rows, choice, &tuning::FORWARD);
+    with_slots(rows, choice, slots(rows, choice, &tuning::FORWARD))
+}
+
+/// The kernel, where so many rows come ahead.
+pub(super) fn with_slots(rows: &Rows<'_>, choice: Choice, kept: u32) -> Schedule {
     let teams = teams(rows, choice, &tuning::FORWARD, kept);
     let messages_bytes = choice.messages_bytes(teams);
     Schedule {

@@ -133,7 +133,7 @@ fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
 }
 
 /// Slots for rows in shared memory that a kernel needs, if none is on its way while another is worked on.
-fn needed_slots(key: &Key) -> u32 {
+pub(super) fn needed_slots(key: &Key) -> u32 {
     match key.owner {
         Owner::Chip => 1 + STAY,
         _ => key.least_slots(),
@@ -142,7 +142,7 @@ fn needed_slots(key: &Key) -> u32 {
 
 /// Slots for rows that come ahead to shared memory: for each number of blocks that run at once, as many as leave room for these. Where there
 /// is no room for any, as many as are needed.
-fn slots(rows: &Rows<'_>, choice: Choice) -> Vec<u32> {
+pub(super) fn slots(rows: &Rows<'_>, choice: Choice) -> Vec<u32> {
     let Choice {
         listed,
         threads,
@@ -162,7 +162,7 @@ fn slots(rows: &Rows<'_>, choice: Choice) -> Vec<u32> {
     }
 }
 
-fn tuning(rows: &Rows<'_>) -> &'static Registers {
+pub(super) fn tuning(rows: &Rows<'_>) -> &'static Registers {
     match rows.pass {
         Pass::Forward => &tuning::FORWARD,
         Pass::Backward => &tuning::BACKWARD_RUNS,
@@ -213,7 +213,7 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Planned {
     }
 }
 
-fn shape(choice: Choice, teams: u64, kept: u32) -> String {
+pub(super) fn shape(choice: Choice, teams: u64, kept: u32) -> String {
     let Choice {
         listed,
         threads,

@@ -1,0 +1,145 @@
+//! Contiguous rows of segments that begin anywhere, each with a weight and a bias: groups and instances of N, C, spatial, of images whose size is no
+//! multiple of 16 bytes, or which no other way holds. A block holds a row, or the blocks of a cluster.
+
+use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::key::Pass;
+use isonorm_kernels::rows::parameters::Sharing;
+use isonorm_kernels::rows::segments::Segments;
+use isonorm_kernels::rows::statistics::Op;
+use isonorm_kernels::rows::team::Owner;
+use isonorm_kernels::simt::WARP;
+
+use super::super::choice::Planned;
+use super::super::occupancy::PARTS_OF_SM;
+use super::super::tuning::{BY_SEGMENT, LAUNCH};
+use super::registers::{self, CLUSTERS, Choice, teams};
+use super::segments::{needed_slots, shape, slots, tuning};
+use super::{Listed, Parameters, Rows, backward, running};
+use crate::{DType, NormDesc};
+
+/// The elements of a row, at most: blocks that share it hold fewer by far.
+const MOST_COLUMNS: u64 = 1 << 30;
+
+/// All shapes that hold a row, the fastest by the estimate first.
+pub(super) fn plans(desc: &NormDesc, rows: &Rows<'_>) -> Vec<Planned> {
+    let Some(rows) = segments(desc, rows) else {
+        return Vec::new();
+    };
+    let kernels = rows.kernels(Width::Ragged);
+    let owned_alike = |listed: &Listed| kernels.iter().find(|other| other.key.owner == listed.key.owner);
+    // Those with the least code for nothing come first.
+    let least = |listed: &&&Listed| owned_alike(listed).is_some_and(|first| first.key.class == listed.key.class);
+    let mut plans: Vec<Planned> = Vec::new();
+    for listed in kernels.iter().filter(least) {
+        for choice in choices(&rows, listed) {
+            plans.extend(slots(&rows, choice).into_iter().filter_map(|slots| planned(&rows, choice, slots)));
+        }
+    }
+    // The first of equals is taken.
+    plans.sort_by_key(|planned| planned.nanoseconds);
+    plans
+}
+
+/// The rows as segments, if they are such.
+fn segments<'a>(desc: &NormDesc, rows: &Rows<'a>) -> Option<Rows<'a>> {
+    let run = match rows.parameters.sharing {
+        Sharing::ByRun => rows.parameters.run,
+        _ if rows.has_parameters => return None,
+        _ => rows.columns,
+    };
+    let elements = Width::Ragged.elements(rows.bytes());
+    // The first access is not all of a row.
+    let is_long = rows.columns >= u64::from(2 * elements) && rows.columns <= MOST_COLUMNS;
+    if rows.op != Op::Layer || desc.has_stream() || !is_long || !rows.columns.is_multiple_of(run) {
+        return None;
+    }
+    Some(Rows {
+        gpu: rows.gpu,
+        segments: Segments {
+            length: run as u32,
+            stride: run as u32,
+            count: (rows.columns / run) as u32,
+        },
+        parameters: Parameters {
+            sharing: Sharing::BySegment,
+            run,
+            ..rows.parameters
+        },
+        ..*rows
+    })
+}
+
+/// The ways in which a kernel's blocks hold a row.
+fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
+    let of_each = rows.segments.threads_of_each(listed.key.width, rows.bytes());
+    let accesses = u64::from(rows.segments.count) * u64::from(of_each);
+    let choice = |blocks: u32| {
+        let threads = accesses
+            .div_ceil(u64::from(listed.key.accesses) * u64::from(blocks))
+            .next_multiple_of(WARP.into());
+        let threads = u32::try_from(threads).ok()?;
+        let shared = listed.key.shared_bytes(threads, needed_slots(&listed.key));
+        let fits = listed.key.fits(rows.columns, (threads, blocks), rows.bytes());
+        (fits && shared <= rows.gpu.shared_bytes_per_block).then_some(Choice {
+            listed,
+            threads,
+            blocks,
+        })
+    };
+    match listed.key.owner {
+        Owner::Block => choice(1).into_iter().collect(),
+        _ if !listed.needs().is_some_and(|needs| rows.has_clusters(needs).is_ok()) => Vec::new(),
+        _ => {
+            let wide = |choice: &Choice| choice.threads >= BY_SEGMENT.cluster_threads;
+            CLUSTERS.into_iter().filter_map(choice).filter(wide).collect()
+        }
+    }
+}
+
+/// The plan, unless there are too few teams for their rows to start alike.
+fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Option<Planned> {
+    let teams = teams(rows, choice, tuning(rows), kept);
+    if teams == 0 {
+        return None;
+    }
+    let schedule = match rows.pass {
+        Pass::Forward => running::added(rows, registers::with_slots(rows, choice, kept)),
+        Pass::Backward => backward::with_slots(rows, choice, tuning(rows), kept),
+    };
+    Some(Planned {
+        name: match choice.listed.key.owner {
+            Owner::Block => "rows/block",
+            _ => "rows/blocks",
+        },
+        shape: shape(choice, teams, kept),
+        nanoseconds: nanoseconds(rows, choice, teams),
+        schedule,
+    })
+}
+
+/// The time that it takes by an estimate.
+fn nanoseconds(rows: &Rows<'_>, choice: Choice, teams: u64) -> u64 {
+    let Choice {
+        listed,
+        threads,
+        blocks,
+    } = choice;
+    let rounds = rows.rows.div_ceil(teams);
+    let (tensors, pass) = match rows.pass {
+        Pass::Forward => (2, &BY_SEGMENT.passes[0]),
+        Pass::Backward => (3, &BY_SEGMENT.passes[1]),
+    };
+    let tensors = tensors + u64::from(rows.residual);
+    let bytes = tensors * teams * rows.columns * u64::from(rows.bytes());
+    let (blocks, sms) = (u64::from(blocks), u64::from(rows.gpu.sms));
+    // Multiprocessors that have no block do not ask memory for anything.
+    let busy = (teams * blocks).min(sms);
+    let speed = rows.gpu.copy_bytes_per_second * busy as f64 / sms as f64;
+    let memory = (bytes as f64 / speed * 1e9) as u64 * pass.memory / 100;
+    let of_each = rows.segments.threads_of_each(listed.key.width, rows.bytes());
+    let of_row = u64::from(rows.segments.count) * u64::from(of_each) / u64::from(WARP) + 1;
+    let accesses = rows.rows * of_row * pass.access[usize::from(rows.dtype == DType::F32)];
+    let accesses = accesses / (busy * u64::from(PARTS_OF_SM) * 1000);
+    let step = pass.step[usize::from(blocks > 1)] + u64::from(threads) * pass.thread / 1000;
+    LAUNCH + pass.start + rounds * step + (rounds * memory).max(accesses)
+}
