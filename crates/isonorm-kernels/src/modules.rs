@@ -70,6 +70,7 @@ modules! {
     "rows_forward_cluster_ragged_any" of "f32" "f16" "bf16" for 90;
     "rows_forward_chip_segments_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_forward_chip_ragged_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_forward_ragged_by_column_block" of "f32" "f16" "bf16" for 80;
     "rows_forward_by_segment_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_forward_by_segment_any" of "f32" "f16" "bf16" for 80;
     "rows_forward_cluster_by_segment_piecewise" of "f32" "f16" "bf16" for 90;
@@ -105,6 +106,7 @@ modules! {
     "rows_backward_chip_ragged_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_chip_segments_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_backward_chip_ragged_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_backward_ragged_by_column_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_by_segment_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_by_segment_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_backward_by_segment" of "f32" "f16" "bf16" for 80;

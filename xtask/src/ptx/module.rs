@@ -57,6 +57,9 @@ impl Module {
             "rows_forward_by_segment_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 104 }),
             "rows_forward_cluster_by_segment_piecewise" => Some(if kernel.contains("_v4") { 80 } else { 104 }),
             "rows_backward_by_segment_plain" if kernel.contains("_v4") => Some(96),
+            "rows_forward_ragged_by_column_block" if more > 0 && kernel.contains("_v4") => Some(104),
+            "rows_forward_ragged_by_column_block" => Some(72),
+            "rows_backward_ragged_by_column_plain" if more == 0 => Some(96),
             // Whatever shared memory has room for.
             "rows_backward_chip_segments_plain"
             | "rows_backward_chip_segments_piecewise"
@@ -95,7 +98,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 90] = [
+const FAMILIES: [&str; 92] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -120,6 +123,7 @@ const FAMILIES: [&str; 90] = [
     "rows_forward_cluster_ragged_any",
     "rows_forward_chip_segments_piecewise",
     "rows_forward_chip_ragged_piecewise",
+    "rows_forward_ragged_by_column_block",
     "rows_forward_by_segment_piecewise",
     "rows_forward_by_segment_any",
     "rows_forward_cluster_by_segment_piecewise",
@@ -155,6 +159,7 @@ const FAMILIES: [&str; 90] = [
     "rows_backward_chip_ragged_plain",
     "rows_backward_chip_segments_piecewise",
     "rows_backward_chip_ragged_piecewise",
+    "rows_backward_ragged_by_column_plain",
     "rows_backward_by_segment_plain",
     "rows_backward_by_segment_piecewise",
     "rows_backward_by_segment",

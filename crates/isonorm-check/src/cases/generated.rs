@@ -153,6 +153,24 @@ pub(super) fn segments() -> Vec<Case> {
             cases.push(Case::new(desc));
         }
     }
+    // Channels of groups, each with a weight and a bias, and rows with one of each column, that begin anywhere; then longer ones.
+    let lengths = (1..=130).chain([196, 225, 1225, 2809]).enumerate();
+    for (i, length) in lengths {
+        let activation = [Activation::Identity, Activation::Relu, Activation::Silu][i / 4 % 3];
+        let descs = [
+            NormDesc::group_norm([3, 6, length], 2).activation(activation),
+            NormDesc::instance_norm([2, 3, length]).affine(Affine::Full).activation(activation),
+            NormDesc::layer_norm([5, 4 * length + 1], 1),
+            NormDesc::rms_norm([5, 4 * length + 2], 1),
+        ];
+        for (k, pass) in [Pass::Train, Pass::Backward].into_iter().enumerate() {
+            let dtype = DType::ALL[(i + k) % 4];
+            let desc = descs[(i + i / 4) % 4].dtype(dtype).pass(pass);
+            let params = if i % 3 == 0 { dtype } else { desc.get_param_dtype() };
+            let case = Case::new(desc.param_dtype(params)).seed(2);
+            cases.extend(Some(case).filter(|case| case.desc.check().is_ok()));
+        }
+    }
     cases
 }
 

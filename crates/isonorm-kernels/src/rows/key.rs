@@ -8,13 +8,14 @@ use super::backward::gradients_later::gradients_later;
 use super::backward::segmented::segmented;
 use super::backward::segmented_later::segmented_later;
 use super::backward::{self, backward};
+use super::by_column::ByColumn;
 use super::by_segment::BySegment;
 use super::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
 use super::forward::later::{STAY, later};
 use super::forward::{Args, Of, Spec, forward};
 use super::list::{backward_kernels, forward_kernels, sweep_kernels};
 use super::long::long;
-use super::parameters::{ByColumn, ByRun, Map, Sharing};
+use super::parameters::{ByRun, Map, Sharing};
 use super::segments::Segmented;
 use super::spread::{Alone, Grid, HEAD_BYTES};
 use super::statistics::{Centred, Given, Op, Statistics, Uncentred};
@@ -58,9 +59,8 @@ impl Key {
     fn of<S: Spec>(function: &str, accesses: usize) -> Key {
         Key {
             pass: match function {
-                "backward" | "by_run" | "by_segment" | "gradients_later" | "segmented" | "segmented_later" | "two_sweeps" => {
-                    Pass::Backward
-                }
+                "backward" | "by_run" | "by_segment" | "gradients_later" | "segmented" | "segmented_later"
+                | "two_sweeps" => Pass::Backward,
                 _ => Pass::Forward,
             },
             op: S::Statistics::OP,
@@ -142,9 +142,14 @@ impl Key {
         }
     }
 
+    /// Whether rows are segments, or begin anywhere as those do.
+    fn is_of_segments(&self) -> bool {
+        self.width == Width::Ragged || self.sharing == Sharing::Segmented
+    }
+
     /// Whether rows come ahead to shared memory.
     pub fn has_slots(&self) -> bool {
-        let to_shared = self.pass == Pass::Backward || self.spans_blocks() || self.sharing.is_of_segments();
+        let to_shared = self.pass == Pass::Backward || self.spans_blocks() || self.is_of_segments();
         self.ahead && !self.is_long() && to_shared
     }
 
@@ -166,7 +171,7 @@ impl Key {
             Width::Ragged | Width::Element => 0,
         };
         let block = threads.is_multiple_of(WARP) && (WARP..=self.max_threads()).contains(&threads);
-        block && (self.is_long() || self.sharing.is_of_segments() || (least.max(1)..=most).contains(&accesses))
+        block && (self.is_long() || self.is_of_segments() || (least.max(1)..=most).contains(&accesses))
     }
 
     /// Bytes that an access takes in shared memory.
@@ -263,6 +268,7 @@ impl Key {
             name += "_elements";
         }
         name += match self.sharing {
+            Sharing::ByColumn if self.width == Width::Ragged => "_ragged_by_column",
             Sharing::ByColumn => "",
             Sharing::ByRun => "_runs",
             Sharing::BySegment => "_by_segment",

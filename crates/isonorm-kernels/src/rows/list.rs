@@ -127,6 +127,12 @@ macro_rules! forward_kernels {
             "rows_forward_chip_ragged_piecewise" by later {
                 layer_chip_v8_ahead: Centred, Chip, Ragged, 8, Segmented, Piecewise, false, true;
             }
+            "rows_forward_ragged_by_column_block" by forward {
+                layer_block_v2_ahead: Centred, Block, Ragged<true>, 2, ByColumn, Plain, false, true;
+                layer_block_v4_ahead: Centred, Block, Ragged<true>, 4, ByColumn, Plain, false, true;
+                rms_block_v2_ahead: Uncentred, Block, Ragged<true>, 2, ByColumn, Plain, false, true;
+                rms_block_v4_ahead: Uncentred, Block, Ragged<true>, 4, ByColumn, Plain, false, true;
+            }
             "rows_forward_by_segment_piecewise" by forward {
                 layer_block_v4_ahead: Centred, Block, Ragged<true>, 4, BySegment, Piecewise, false, true;
                 layer_block_v8_ahead: Centred, Block, Ragged<true>, 8, BySegment, Piecewise, false, true;
@@ -291,6 +297,10 @@ macro_rules! backward_kernels {
             }
             "rows_backward_chip_ragged_piecewise" by segmented_later {
                 layer_chip_v4_ahead: Centred, Chip, Ragged, 4, Segmented, Piecewise, false, true;
+            }
+            "rows_backward_ragged_by_column_plain" by backward {
+                layer_block_v2_ahead: Centred, Block, Ragged<true>, 2, ByColumn, Plain, false, true;
+                rms_block_v2_ahead: Uncentred, Block, Ragged<true>, 2, ByColumn, Plain, false, true;
             }
             "rows_backward_by_segment_plain" by by_segment {
                 layer_block_v4_ahead: Centred, Block, Ragged<true>, 4, BySegment, Plain, false, true;

@@ -15,14 +15,16 @@
 //! | [`statistics`] | from a row to what it is normalized with |
 //! | `ring` | rows that come ahead, in shared memory |
 //! | `sums` | what a thread adds up of a long row |
-//! | [`parameters`], `run_of` | weight and bias of a row, or of its runs |
-//! | [`segments`] | rows that lie in pieces, each with a weight and a bias |
+//! | [`parameters`], [`by_column`], `run_of` | weight and bias of a row: of its columns, or of runs of them |
+//! | [`segments`] | rows that lie in pieces, each row with a weight and a bias |
+//! | [`by_segment`] | rows of channels, each with a weight and a bias, which begin anywhere |
 //! | [`epilogue`] | activations |
 //! | `lanes` | a few numbers side by side |
 //! | `list`, [`key`] | which kernels there are, and what the host knows of them |
 
 pub mod access;
 pub mod backward;
+pub mod by_column;
 pub mod by_segment;
 mod data;
 pub mod epilogue;

@@ -4,7 +4,7 @@ use core::num::NonZero;
 
 use isonorm_math::Normalizer;
 
-use super::access::{Access, Data, Span, width};
+use super::access::{Access, Data, Span};
 use super::lanes::{Lanes, unrolled};
 pub use super::run_of::RunOf;
 
@@ -100,7 +100,7 @@ pub(crate) fn at_least_one(number: u32) -> NonZero<u32> {
 /// Which parameter belongs to an element, as a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sharing {
-    /// [`ByColumn`]
+    /// [`ByColumn`](super::by_column::ByColumn)
     ByColumn,
     /// [`ByRun`]
     ByRun,
@@ -108,13 +108,6 @@ pub enum Sharing {
     Segmented,
     /// [`BySegment`](super::by_segment::BySegment)
     BySegment,
-}
-
-impl Sharing {
-    /// Whether rows lie in segments.
-    pub const fn is_of_segments(self) -> bool {
-        matches!(self, Sharing::Segmented | Sharing::BySegment)
-    }
 }
 
 /// Which parameter belongs to an element.
@@ -145,34 +138,11 @@ pub trait Map {
     ) -> [A::Numbers<T>; 2];
 }
 
-/// A parameter each column, the same for all rows: LayerNorm, RMSNorm.
-pub struct ByColumn;
-
 /// A parameter each run of columns, for a set of rows that repeats: GroupNorm, InstanceNorm. With [`Vectors`] the length of a
 /// run is a multiple of the vector's.
 ///
 /// [`Vectors`]: super::access::Vectors
 pub struct ByRun;
-
-impl Map for ByColumn {
-    const SHARING: Sharing = Sharing::ByColumn;
-    type Of<T: Data, A: Access, const V: usize, const KEPT: u32> = Columns<T, A, V, KEPT>;
-    type Lookup = ();
-
-    #[inline(always)]
-    fn lookup(_affine: &Affine) {}
-
-    #[inline(always)]
-    unsafe fn at<T: Data, A: Access, const NARROW: bool>(
-        affine: &Affine,
-        (): (),
-        _set: u32,
-        column: u64,
-    ) -> [A::Numbers<T>; 2] {
-        // SAFETY: the caller's.
-        unsafe { read::<T, A, NARROW>(affine, column) }
-    }
-}
 
 impl Map for ByRun {
     const SHARING: Sharing = Sharing::ByRun;
@@ -264,147 +234,6 @@ pub trait Parameters<T: Data, A: Access, const V: usize>: Copy {
     #[doc(hidden)]
     #[allow(private_interfaces)]
     unsafe fn weight_at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> A::Numbers<T>;
-}
-
-/// See [`ByColumn`].
-pub struct Columns<T: Data, A: Access, const V: usize, const KEPT: u32> {
-    weight: [A::Numbers<T>; V],
-    bias: [A::Numbers<T>; V],
-    /// Whether weight and bias are kept as they came, where they have the data's type.
-    is_packed: bool,
-    packed: [[A::Raw<T>; 2]; V],
-}
-
-impl<T: Data, A: Access, const V: usize, const KEPT: u32> Clone for Columns<T, A, V, KEPT> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T: Data, A: Access, const V: usize, const KEPT: u32> Copy for Columns<T, A, V, KEPT> {}
-
-impl<T: Data, A: Access, const V: usize, const KEPT: u32> Parameters<T, A, V> for Columns<T, A, V, KEPT> {
-    const READS: bool = V as u32 * width::<T, A>() > KEPT;
-
-    #[inline(always)]
-    fn is_packed(&self) -> bool {
-        self.is_packed
-    }
-
-    #[inline(always)]
-    #[allow(private_interfaces)]
-    unsafe fn new(affine: &Affine, span: Span, packed: bool) -> Self {
-        let mut new = Self {
-            weight: [A::Numbers::<T>::splat(1.0); V],
-            bias: [A::Numbers::<T>::splat(0.0); V],
-            is_packed: Self::READS && packed && V <= MOST_PACKED && size_of::<T>() < 4,
-            packed: [[A::nothing::<T>(); 2]; V],
-        };
-        if new.is_packed && affine.is_narrow::<T>() {
-            unrolled::<V>(|v| {
-                if span.has::<A, V>(v) {
-                    let start = span.start(v).into();
-                    // SAFETY: the caller's, for a part that the row has.
-                    new.packed[v] = unsafe {
-                        [
-                            read_packed::<T, A>(affine.weight, 1.0, start),
-                            read_packed::<T, A>(affine.bias, 0.0, start),
-                        ]
-                    };
-                }
-            });
-        }
-        if !Self::READS {
-            unrolled::<V>(|v| {
-                if span.has::<A, V>(v) {
-                    let start = span.start(v).into();
-                    // SAFETY: the caller's, for a part that the row has.
-                    [new.weight[v], new.bias[v]] = unsafe {
-                        if affine.is_narrow::<T>() {
-                            read::<T, A, true>(affine, start)
-                        } else {
-                            read::<T, A, false>(affine, start)
-                        }
-                    };
-                }
-            });
-        }
-        new
-    }
-
-    #[inline(always)]
-    #[allow(private_interfaces)]
-    unsafe fn fetch(&mut self, _affine: &Affine, _span: Span, _set: u32) {}
-
-    #[inline(always)]
-    #[allow(private_interfaces)]
-    unsafe fn at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> [A::Numbers<T>; 2] {
-        if NARROW && self.is_packed {
-            let [weight, bias] = self.packed[v];
-            [A::unpack::<T>(weight), A::unpack::<T>(bias)]
-        } else if Self::READS {
-            // SAFETY: the caller's.
-            unsafe { read::<T, A, NARROW>(affine, span.start(v).into()) }
-        } else {
-            [self.weight[v], self.bias[v]]
-        }
-    }
-
-    #[inline(always)]
-    #[allow(private_interfaces)]
-    unsafe fn weight_at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> A::Numbers<T> {
-        if Self::READS {
-            // SAFETY: the caller's.
-            unsafe { read_one::<T, A, NARROW>(affine.weight, 1.0, span.start(v).into()) }
-        } else {
-            self.weight[v]
-        }
-    }
-}
-
-/// Accesses of a thread, at most, whose parameters are kept as they came.
-const MOST_PACKED: usize = 8;
-
-/// Weight and bias from `column` on: 1 and 0 where there are none.
-#[inline(always)]
-unsafe fn read<T: Data, A: Access, const NARROW: bool>(affine: &Affine, column: u64) -> [A::Numbers<T>; 2] {
-    // SAFETY: the caller's.
-    unsafe {
-        [
-            read_one::<T, A, NARROW>(affine.weight, 1.0, column),
-            read_one::<T, A, NARROW>(affine.bias, 0.0, column),
-        ]
-    }
-}
-
-/// Parameters of the data's type as they come: `otherwise` where there are none.
-#[inline(always)]
-unsafe fn read_packed<T: Data, A: Access>(base: *const u8, otherwise: f32, column: u64) -> A::Raw<T> {
-    if base.is_null() {
-        return A::pack(A::Numbers::<T>::splat(otherwise));
-    }
-    // SAFETY: the caller's: a number for each column.
-    unsafe { A::load_keep(base.cast::<T>().wrapping_add(column as usize)) }
-}
-
-#[inline(always)]
-unsafe fn read_one<T: Data, A: Access, const NARROW: bool>(
-    base: *const u8,
-    otherwise: f32,
-    column: u64,
-) -> A::Numbers<T> {
-    if base.is_null() {
-        return A::Numbers::<T>::splat(otherwise);
-    }
-    // SAFETY: the caller's: a number for each column, in the type that `affine` says.
-    unsafe {
-        if NARROW {
-            A::unpack::<T>(A::load_keep(base.cast::<T>().wrapping_add(column as usize)))
-        } else {
-            A::Numbers::<T>::load_keep(base.cast::<f32>().wrapping_add(column as usize))
-        }
-    }
 }
 
 /// Weight and bias of a run: 1 and 0 where there are none.

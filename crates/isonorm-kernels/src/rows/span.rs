@@ -59,8 +59,8 @@ impl<T: Data, A: Access> Place<T, A> {
         match A::IS_OF_SEGMENTS {
             true if A::BY_SEGMENT => {
                 // From the start of the row, before which an access may begin.
-                let element = (span.part_of(v).access * width::<T, A>()) as i32 - span.own as i32;
-                self.base.wrapping_offset(element as isize)
+                let (column, _) = span.columns_of::<T, A>(v);
+                self.base.wrapping_offset(column as isize)
             }
             true => self.base.wrapping_add(span.element::<T, A>(self.before, v) as usize),
             false => {
@@ -165,7 +165,6 @@ impl Part {
     }
 }
 
-
 impl Span {
     /// Of thread `rank` of `threads`, in accesses of `width` elements: part `v` of thread `t` starts at element
     /// `(v · threads + t) · width`.
@@ -265,6 +264,13 @@ impl Span {
     #[inline(always)]
     fn part_of(self, v: usize) -> Part {
         Part::unpacked(simt::opaque(self.turns.parts[v % MOST_PARTS]))
+    }
+
+    /// The first column of part `v` of a contiguous row that begins anywhere, before the row's first perhaps, and which of them the row has.
+    #[inline(always)]
+    pub fn columns_of<T: Data, A: Access>(self, v: usize) -> (i32, Own) {
+        let Part { access, own } = self.part_of(v);
+        ((access * width::<T, A>()) as i32 - self.own as i32, own)
     }
 
     /// What a row of segments with accesses of their own has of its first access.

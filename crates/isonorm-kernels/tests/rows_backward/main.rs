@@ -4,6 +4,7 @@ mod case;
 mod expect;
 
 use isonorm_kernels::rows::Data;
+use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::backward::Args;
 use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::{Kernel, backward_kernels};
@@ -14,10 +15,10 @@ use isonorm_math::{Activation, Bf16, F16};
 use case::{Case, blocks, input, run};
 use expect::{F32_UNIT, check};
 
-/// Kernels of rows that are contiguous; of those in segments the conformance suites have cases.
+/// Kernels of rows that are contiguous; of those in segments, or that begin anywhere, the conformance suites have cases.
 fn contiguous<T: Data>() -> Vec<Kernel<Args<T>>> {
     let mut kernels = backward_kernels::<T>();
-    kernels.retain(|kernel| kernel.key.sharing != Sharing::Segmented);
+    kernels.retain(|kernel| kernel.key.sharing != Sharing::Segmented && kernel.key.width != Width::Ragged);
     kernels
 }
 

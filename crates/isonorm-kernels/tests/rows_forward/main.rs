@@ -50,7 +50,8 @@ fn lengths<T: Rounding>(kernel: &Kernel<Args<T>>, threads: u32) -> Vec<usize> {
 
 /// Those that hold a row in registers.
 fn short_kernels<T: Rounding>() -> impl Iterator<Item = Kernel<Args<T>>> {
-    let contiguous = |kernel: &Kernel<Args<T>>| kernel.key.sharing != Sharing::Segmented;
+    let contiguous =
+        |kernel: &Kernel<Args<T>>| kernel.key.sharing != Sharing::Segmented && kernel.key.width != Width::Ragged;
     kernels::<T>()
         .into_iter()
         .filter(|kernel| !kernel.key.is_long())

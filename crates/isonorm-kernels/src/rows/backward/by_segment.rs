@@ -53,9 +53,7 @@ pub unsafe fn by_segment<T: Data, S: Spec<Team: Team, Map = BySegment>, const V:
     let mut own = Own {
         rows: Rows::new(args, &team),
         parameters: OfSegments::NONE,
-        of_each: args
-            .segments
-            .threads_of_each(S::Access::WIDTH, size_of::<T>() as u32),
+        of_each: args.segments.threads_of_each(S::Access::WIDTH, size_of::<T>() as u32),
         sums: Shared::at(S::Team::SHARED_BYTES + slots * simt::block_threads()),
         half: 0,
     };

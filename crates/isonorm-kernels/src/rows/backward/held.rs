@@ -48,8 +48,7 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
 
     /// Whether a row comes to where the one was that has just gone to registers, and so all slots are on their way while that one is worked
     /// on; otherwise to a slot that is free before that one is waited for.
-    pub(super) const IN_PLACE: bool =
-        S::Map::SHARING.is_of_segments() || matches!(S::Team::OWNER, Owner::Lanes(_));
+    pub(super) const IN_PLACE: bool = S::Access::IS_OF_SEGMENTS || matches!(S::Team::OWNER, Owner::Lanes(_));
 
     #[inline(always)]
     pub(super) fn new(args: &'a Args<T>, team: &S::Team) -> Self {
@@ -57,13 +56,13 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         let columns = args.columns as u32;
         let (rank, threads) = (team.rank(), team.threads());
         let span = match S::Map::SHARING {
-            Sharing::ByColumn => Span::new(rank, threads, width, columns),
-            Sharing::ByRun => Span::of_stretches(rank, V as u32, width, columns),
-            Sharing::Segmented => Span::of_segments::<T, S::Access>(rank, threads, args.segments),
-            Sharing::BySegment => {
+            _ if S::Access::BY_SEGMENT => {
                 let lead = Own::first(team.first_row() * args.x_stride, width).lead();
                 Span::by_segment::<T, S::Access, V>(team.block(), lead, args.segments)
             }
+            Sharing::ByColumn => Span::new(rank, threads, width, columns),
+            Sharing::ByRun => Span::of_stretches(rank, V as u32, width, columns),
+            _ => Span::of_segments::<T, S::Access>(rank, threads, args.segments),
         };
         Self {
             args,

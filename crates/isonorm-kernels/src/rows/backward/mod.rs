@@ -55,7 +55,7 @@ pub struct Args<T> {
     pub dy: *const T,
     /// `[rows, columns]`, what was added before the activation; or null.
     pub residual: *const T,
-    /// `[rows, columns]`, the gradient of the residual stream, added to dx; or null.
+    /// `[rows, columns]`, the gradient of the residual stream, added to dx; or null, as always where rows begin anywhere.
     pub dstream: *const T,
     /// `[rows, columns]`; or null, with no `dresidual` either. May be any of the inputs.
     pub dx: *mut T,
@@ -370,14 +370,15 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                     let mut dx = g.zip3(weight, xhat(v), |g, weight, xhat| {
                         normalize::input_gradient(g * weight, xhat, rstd, coefficients)
                     });
-                    if !args.dstream.is_null() {
+                    if !S::Access::BY_SEGMENT && !args.dstream.is_null() {
                         let more = S::Access::load(dstream.part(self.span, v));
                         dx = dx.zip(S::Access::unpack::<T>(more), |dx, more| dx + more);
                     }
-                    S::Access::store(to_dx.part(self.span, v).cast_mut(), S::Access::pack::<T>(dx));
+                    let own = to_dx.own(self.span, v);
+                    S::Access::store_own(to_dx.part(self.span, v).cast_mut(), S::Access::pack::<T>(dx), own);
                     if !args.dresidual.is_null() {
                         let place = dresidual.part(self.span, v).cast_mut();
-                        S::Access::store(place, S::Access::pack::<T>(g));
+                        S::Access::store_own(place, S::Access::pack::<T>(g), own);
                     }
                 }
             }

@@ -65,10 +65,29 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     unsafe fn leave_own(&self, base: *mut f32, part: u64, numbers: &[Numbers<T, S>; V]) {
         unrolled::<V>(|v| {
             if self.has(v) {
-                let column = part * self.args.columns + u64::from(self.span.start(v));
+                let row = base.wrapping_add((part * self.args.columns) as usize);
                 // SAFETY: the caller's: a row of numbers for each part.
-                unsafe { numbers[v].store(base.wrapping_add(column as usize)) };
+                unsafe {
+                    match S::Access::BY_SEGMENT {
+                        true => self.leave_elements(row, v, numbers[v]),
+                        false => numbers[v].store(row.wrapping_add(self.span.start(v) as usize)),
+                    }
+                }
             }
+        });
+    }
+
+    /// The same of an access, number by number, where rows begin anywhere.
+    #[inline(always)]
+    unsafe fn leave_elements(&self, row: *mut f32, v: usize, numbers: Numbers<T, S>) {
+        let (start, own) = self.span.columns_of::<T, S::Access>(v);
+        numbers.fold(0, |element, number| {
+            if own.has(element) {
+                let column = (start + element as i32) as usize;
+                // SAFETY: the caller's; the row has this column.
+                unsafe { f32::store(row.wrapping_add(column), number) };
+            }
+            element + 1
         });
     }
 

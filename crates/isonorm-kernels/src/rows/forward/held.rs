@@ -102,11 +102,11 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         let width = width::<T, S::Access>();
         let (rank, threads) = (team.rank(), team.threads());
         let span = match S::Map::SHARING {
-            Sharing::Segmented => Span::of_segments::<T, S::Access>(rank, threads, args.segments),
-            Sharing::BySegment => {
+            _ if S::Access::BY_SEGMENT => {
                 let lead = Own::first(team.first_row() * args.x_stride, width).lead();
                 Span::by_segment::<T, S::Access, V>(team.block(), lead, args.segments)
             }
+            Sharing::Segmented => Span::of_segments::<T, S::Access>(rank, threads, args.segments),
             _ => Span::new(rank, threads, width, args.columns as u32),
         };
         Self {
@@ -143,7 +143,7 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     }
 
     /// Whether rows come ahead to shared memory.
-    pub(super) const RING: bool = S::AHEAD && (S::Team::RING || S::Map::SHARING.is_of_segments());
+    pub(super) const RING: bool = S::AHEAD && (S::Team::RING || S::Access::IS_OF_SEGMENTS);
 
     /// Whether the kernel updates running statistics.
     pub(super) const RUNNING: bool = matches!(S::Map::SHARING, Sharing::Segmented);
@@ -175,14 +175,14 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     /// What distances in the row are from: its first element, or, in segments, the mean of some.
     #[inline(always)]
     pub(super) fn shift(&self, first: First<T, S::Access>) -> f32 {
-        match S::Map::SHARING {
-            Sharing::BySegment => {
+        match S::Access::IS_OF_SEGMENTS {
+            true if S::Access::BY_SEGMENT => {
                 // The same for all rows of the team, and not kept for each.
                 let own = self.span.first_own::<T, S::Access>();
                 First { own, ..first }.mean_of_access()
             }
-            Sharing::Segmented => first.mean_of_access(),
-            _ => first.elements[0].to_acc(),
+            true => first.mean_of_access(),
+            false => first.elements[0].to_acc(),
         }
     }
 
@@ -193,14 +193,14 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
             let place = args.x.wrapping_add((row * args.x_stride) as usize);
             // SAFETY: a row has an element; in segments, an access.
             unsafe {
-                match S::Map::SHARING {
-                    sharing if sharing.is_of_segments() && S::Access::WIDTH == Width::Ragged => {
+                match S::Access::WIDTH {
+                    Width::Ragged => {
                         let own = Own::first(row * args.x_stride, width::<T, S::Access>());
                         first.own = own;
                         first.elements[0] = T::load(place);
                         first.access = S::Access::load(place.wrapping_sub(own.lead() as usize));
                     }
-                    sharing if sharing.is_of_segments() => first.access = S::Access::load(place),
+                    _ if S::Access::IS_OF_SEGMENTS => first.access = S::Access::load(place),
                     _ => first.elements[0] = T::load(place),
                 }
             }

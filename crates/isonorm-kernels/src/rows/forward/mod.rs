@@ -289,7 +289,8 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         let place = PlaceOf::<T, S>::new(self.args.y.cast_const(), row, self.args.y_stride);
         // SAFETY: the caller's, here and below.
         unsafe {
-            if Self::ROLLED || (parameters.is_packed() && !self.args.affine.is_narrow::<T>()) {
+            let rolled = parameters.is_packed() && !self.args.affine.is_narrow::<T>();
+            if Self::ROLLED || (!S::Access::BY_SEGMENT && rolled) {
                 self.finish_rolled(*loaded, parameters, normalizer, row);
             } else if (Self::JOINED || Self::JOINED_BY_PART) && !Self::IS_ANY {
                 // Short enough to be there for each activation.

@@ -21,7 +21,7 @@
 //! With given statistics nothing has to be known beforehand, and the first sweep does everything.
 //!
 //! [`ByRun`]: super::parameters::ByRun
-//! [`ByColumn`]: super::parameters::ByColumn
+//! [`ByColumn`]: super::by_column::ByColumn
 
 mod columns;
 mod exchange;

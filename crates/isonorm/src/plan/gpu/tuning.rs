@@ -265,41 +265,59 @@ pub(super) const SEGMENTS: Segments = Segments {
 pub(super) struct BySegment {
     /// Threads of a cluster's block, at least.
     pub(super) cluster_threads: u32,
+    /// Bytes of a row of several segments up to which kernels without accesses of their own for each do better.
+    pub(super) short_bytes: u64,
+    /// Bytes of such a row from which on clusters do better with it as it comes, in `f32`.
+    pub(super) cluster_bytes: u64,
+    /// Bytes of such a row beyond which the whole chip does, in 16 bits.
+    pub(super) chip_bytes: u64,
     /// The estimate of the forward pass, and of the backward pass.
     pub(super) passes: [BySegmentPass; 2],
 }
 
-/// How long a pass over such rows takes, by an estimate: of whichever takes longer, moving bytes or accesses, and besides that.
+/// How long a pass over such rows takes, by an estimate: of whichever takes longer, moving bytes or instructions, and besides that.
 pub(super) struct BySegmentPass {
     /// Nanoseconds, once.
     pub(super) start: u64,
-    /// Nanoseconds of a row of a block, and of a cluster.
-    pub(super) step: [u64; 2],
-    /// Picoseconds of a row, for each thread of a block, which waits for all of them.
-    pub(super) thread: u64,
+    /// Nanoseconds of a row of a cluster.
+    pub(super) step: u64,
     /// How long memory takes, in percent of the time of a copy.
     pub(super) memory: u64,
     /// Picoseconds of an access of a warp: of 16 bits an element, and of 32.
     pub(super) access: [u64; 2],
+    /// The same where every access is the segment's alone, in percent.
+    pub(super) whole: [u64; 2],
+    /// Picoseconds that a warp takes besides for a row.
+    pub(super) warp: u64,
+    /// How much longer instructions take with a single warp on each part of a multiprocessor, in percent; less with more of them, and half
+    /// where a warp is a block and waits for no other.
+    pub(super) waits: u64,
 }
 
 /// Contiguous rows of segments with a weight and a bias each.
 pub(super) const BY_SEGMENT: BySegment = BySegment {
     cluster_threads: 64,
+    short_bytes: 4 << 10,
+    cluster_bytes: 16 << 10,
+    chip_bytes: 20 << 10,
     passes: [
         BySegmentPass {
-            start: 500,
-            step: [1260, 1340],
-            thread: 500,
-            memory: 71,
-            access: [151_000, 127_000],
+            start: 1990,
+            step: 478,
+            memory: 90,
+            access: [97_300, 53_500],
+            whole: [70, 78],
+            warp: 125_900,
+            waits: 347,
         },
         BySegmentPass {
-            start: 1300,
-            step: [480, 630],
-            thread: 350,
-            memory: 88,
-            access: [287_000, 244_000],
+            start: 4910,
+            step: 320,
+            memory: 90,
+            access: [147_900, 106_500],
+            whole: [78, 84],
+            warp: 11_200,
+            waits: 280,
         },
     ],
 };

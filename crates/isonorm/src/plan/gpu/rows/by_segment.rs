@@ -1,7 +1,8 @@
-//! Contiguous rows of segments that begin anywhere, each with a weight and a bias: groups and instances of N, C, spatial, of images whose size is no
-//! multiple of 16 bytes, or which no other way holds. A block holds a row, or the blocks of a cluster.
+//! Contiguous rows of segments that begin anywhere, each with a weight and a bias: groups and instances of N, C, spatial, of images of any size.
+//! A block holds a row, or the blocks of a cluster. And rows with a weight and a bias for each column, whose length is no multiple of 16 bytes.
 
 use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::Pass;
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::segments::Segments;
@@ -20,6 +21,26 @@ use crate::{DType, NormDesc};
 /// The elements of a row, at most: blocks that share it hold fewer by far.
 const MOST_COLUMNS: u64 = 1 << 30;
 
+/// The ways to hold a row that are tried before, by name: those that were faster where all were measured.
+pub(super) fn tried_before(rows: &Rows<'_>) -> &'static [&'static str] {
+    const ALL: &[&str] = &["rows/lanes", "rows/block", "rows/blocks", "rows/chip"];
+    let bytes = rows.columns * u64::from(rows.bytes());
+    let has_several = rows.parameters.sharing == Sharing::ByRun && rows.parameters.run < rows.columns;
+    let is_plain = Class::Plain.has(rows.activation);
+    match (rows.pass, rows.dtype) {
+        _ if rows.parameters.sharing == Sharing::ByColumn && rows.has_parameters => ALL,
+        _ if !Class::Piecewise.has(rows.activation) || rows.residual => ALL,
+        (Pass::Forward, _) if !has_several || bytes <= BY_SEGMENT.short_bytes => ALL,
+        (Pass::Forward, _) if !is_plain => &[],
+        (Pass::Forward, DType::F32) if bytes >= BY_SEGMENT.cluster_bytes => &["rows/blocks", "rows/chip"],
+        (Pass::Forward, DType::F32) => &[],
+        (Pass::Forward, _) if bytes > BY_SEGMENT.chip_bytes => &["rows/chip"],
+        (Pass::Forward, _) => &[],
+        (Pass::Backward, DType::F32) if is_plain => ALL,
+        (Pass::Backward, _) => &["rows/lanes", "rows/block"],
+    }
+}
+
 /// All shapes that hold a row, the fastest by the estimate first.
 pub(super) fn plans(desc: &NormDesc, rows: &Rows<'_>) -> Vec<Planned> {
     let Some(rows) = segments(desc, rows) else {
@@ -32,7 +53,11 @@ pub(super) fn plans(desc: &NormDesc, rows: &Rows<'_>) -> Vec<Planned> {
     let mut plans: Vec<Planned> = Vec::new();
     for listed in kernels.iter().filter(least) {
         for choice in choices(&rows, listed) {
-            plans.extend(slots(&rows, choice).into_iter().filter_map(|slots| planned(&rows, choice, slots)));
+            plans.extend(
+                slots(&rows, choice)
+                    .into_iter()
+                    .filter_map(|slots| planned(&rows, choice, slots)),
+            );
         }
     }
     // The first of equals is taken.
@@ -40,17 +65,18 @@ pub(super) fn plans(desc: &NormDesc, rows: &Rows<'_>) -> Vec<Planned> {
     plans
 }
 
-/// The rows as segments, if they are such.
+/// The rows as segments, if they are such: those of a parameter each, all of a row without any, or with a parameter for each column.
 fn segments<'a>(desc: &NormDesc, rows: &Rows<'a>) -> Option<Rows<'a>> {
-    let run = match rows.parameters.sharing {
-        Sharing::ByRun => rows.parameters.run,
-        _ if rows.has_parameters => return None,
-        _ => rows.columns,
+    let (run, sharing) = match (rows.parameters.sharing, rows.op) {
+        (Sharing::ByRun, Op::Layer) => (rows.parameters.run, Sharing::BySegment),
+        (Sharing::ByColumn, Op::Layer) if !rows.has_parameters => (rows.columns, Sharing::BySegment),
+        (Sharing::ByColumn, Op::Layer | Op::Rms) if !rows.residual => (rows.columns, Sharing::ByColumn),
+        _ => return None,
     };
     let elements = Width::Ragged.elements(rows.bytes());
     // The first access is not all of a row.
-    let is_long = rows.columns >= u64::from(2 * elements) && rows.columns <= MOST_COLUMNS;
-    if rows.op != Op::Layer || desc.has_stream() || !is_long || !rows.columns.is_multiple_of(run) {
+    let fits = rows.columns >= u64::from(2 * elements) && rows.columns <= MOST_COLUMNS;
+    if desc.has_stream() || !fits || !rows.columns.is_multiple_of(run) {
         return None;
     }
     Some(Rows {
@@ -61,7 +87,7 @@ fn segments<'a>(desc: &NormDesc, rows: &Rows<'a>) -> Option<Rows<'a>> {
             count: (rows.columns / run) as u32,
         },
         parameters: Parameters {
-            sharing: Sharing::BySegment,
+            sharing,
             run,
             ..rows.parameters
         },
@@ -88,7 +114,7 @@ fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
     };
     match listed.key.owner {
         Owner::Block => choice(1).into_iter().collect(),
-        _ if !listed.needs().is_some_and(|needs| rows.has_clusters(needs).is_ok()) => Vec::new(),
+        _ if listed.needs().is_none_or(|needs| rows.has_clusters(needs).is_err()) => Vec::new(),
         _ => {
             let wide = |choice: &Choice| choice.threads >= BY_SEGMENT.cluster_threads;
             CLUSTERS.into_iter().filter_map(choice).filter(wide).collect()
@@ -119,11 +145,7 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Option<Planned> {
 
 /// The time that it takes by an estimate.
 fn nanoseconds(rows: &Rows<'_>, choice: Choice, teams: u64) -> u64 {
-    let Choice {
-        listed,
-        threads,
-        blocks,
-    } = choice;
+    let warps_of_row = u64::from(choice.blocks) * u64::from(choice.threads / WARP);
     let rounds = rows.rows.div_ceil(teams);
     let (tensors, pass) = match rows.pass {
         Pass::Forward => (2, &BY_SEGMENT.passes[0]),
@@ -131,15 +153,24 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, teams: u64) -> u64 {
     };
     let tensors = tensors + u64::from(rows.residual);
     let bytes = tensors * teams * rows.columns * u64::from(rows.bytes());
-    let (blocks, sms) = (u64::from(blocks), u64::from(rows.gpu.sms));
+    let (blocks, sms) = (u64::from(choice.blocks), u64::from(rows.gpu.sms));
     // Multiprocessors that have no block do not ask memory for anything.
     let busy = (teams * blocks).min(sms);
     let speed = rows.gpu.copy_bytes_per_second * busy as f64 / sms as f64;
     let memory = (bytes as f64 / speed * 1e9) as u64 * pass.memory / 100;
-    let of_each = rows.segments.threads_of_each(listed.key.width, rows.bytes());
-    let of_row = u64::from(rows.segments.count) * u64::from(of_each) / u64::from(WARP) + 1;
-    let accesses = rows.rows * of_row * pass.access[usize::from(rows.dtype == DType::F32)];
-    let accesses = accesses / (busy * u64::from(PARTS_OF_SM) * 1000);
-    let step = pass.step[usize::from(blocks > 1)] + u64::from(threads) * pass.thread / 1000;
-    LAUNCH + pass.start + rounds * step + (rounds * memory).max(accesses)
+    let wide = usize::from(rows.dtype == DType::F32);
+    let is_whole = rows
+        .segments
+        .length
+        .is_multiple_of(Width::Ragged.elements(rows.bytes()));
+    let access = pass.access[wide] * if is_whole { pass.whole[wide] } else { 100 } / 100;
+    let of_each = rows.segments.threads_of_each(Width::Ragged, rows.bytes());
+    let accesses = u64::from(rows.segments.count) * u64::from(of_each) / u64::from(WARP) + 1;
+    let parts = busy * u64::from(PARTS_OF_SM);
+    let instructions = rows.rows * (accesses * access + warps_of_row * pass.warp) / parts;
+    let waits = pass.waits * parts / (teams * warps_of_row);
+    let waits = if warps_of_row == 1 { waits / 2 } else { waits };
+    let instructions = instructions * (100 + waits) / 100_000;
+    let step = if choice.blocks > 1 { pass.step } else { 0 };
+    LAUNCH + pass.start + rounds * step + (rounds * memory).max(instructions)
 }

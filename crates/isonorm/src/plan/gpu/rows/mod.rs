@@ -9,6 +9,7 @@ mod registers;
 pub(crate) mod running;
 pub(super) mod segments;
 mod sweeps;
+mod tried;
 
 use std::sync::OnceLock;
 
@@ -22,9 +23,9 @@ use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::segments::Segments;
 use isonorm_kernels::rows::statistics::Op;
 
-use super::choice::Planned;
+use self::tried::Tried;
 use super::occupancy::blocks_per_sm;
-use super::{GpuProperties, GpuSchedule, Kernel, MOST_BLOCKS, Schedule, Work, taken};
+use super::{GpuProperties, GpuSchedule, Kernel, MOST_BLOCKS, Schedule, Work};
 use crate::plan::Candidate;
 use crate::{Activation, DType, Geometry, NormDesc};
 
@@ -248,17 +249,21 @@ pub(super) fn plan(
         }
     };
     let mut aligned = Tried::skipping(skipped);
+    let by_segment = by_segment::plans(desc, &rows);
+    let before = by_segment::tried_before(&rows);
+    let (first, later): (Vec<_>, Vec<_>) = held
+        .iter()
+        .partition(|(name, _)| by_segment.is_empty() || before.contains(name));
     if rows.may_be_vectors() {
-        aligned.ways(&rows, held, Width::Vector);
+        aligned.ways(&rows, first, Width::Vector);
     }
-    aligned.planned(|| by_segment::plans(desc, &rows));
+    aligned.planned(by_segment);
     if rows.may_be_vectors() {
-        aligned.ways(&rows, long, Width::Vector);
+        aligned.ways(&rows, later.into_iter().chain(long), Width::Vector);
     }
     let elements = |skipped| {
         let mut tried = Tried::skipping(skipped);
-        tried.ways(&rows, held, Width::Element);
-        tried.ways(&rows, long, Width::Element);
+        tried.ways(&rows, held.iter().chain(long), Width::Element);
         tried
     };
     if aligned.schedule.is_none() {
@@ -274,66 +279,6 @@ pub(super) fn plan(
             misaligned: elements(0).schedule.map(Box::new),
         },
         None => GpuSchedule::Unsupported,
-    }
-}
-
-/// The first way that is not declined, but for some others, and what became of each.
-struct Tried {
-    skipped: usize,
-    schedule: Option<Schedule>,
-    candidates: Vec<Candidate>,
-}
-
-impl Tried {
-    fn skipping(skipped: usize) -> Tried {
-        Tried {
-            skipped,
-            schedule: None,
-            candidates: Vec::new(),
-        }
-    }
-
-    /// Tries ways in order.
-    fn ways(&mut self, rows: &Rows<'_>, ways: Ways, width: Width) {
-        for (name, way) in ways {
-            let declined = match taken(&self.candidates) {
-                Some(other) => Some(format!("{other} was taken")),
-                None => match way(rows, width) {
-                    Ok(found) => self.take(running::added(rows, found)),
-                    Err(reason) => Some(reason),
-                },
-            };
-            self.candidates.push(Candidate::named(name, declined));
-        }
-    }
-
-    /// Tries ways that are compared by an estimate, if none has been taken, and there are such for the problem.
-    fn planned(&mut self, plans: impl FnOnce() -> Vec<Planned>) {
-        if taken(&self.candidates).is_some() {
-            return;
-        }
-        for planned in plans() {
-            let declined = match taken(&self.candidates) {
-                Some(_) => Some("slower by the estimate".into()),
-                None => self.take(planned.schedule),
-            };
-            self.candidates.push(Candidate {
-                name: planned.name,
-                shape: Some(planned.shape),
-                estimate: Some(planned.nanoseconds as f64 * 1e-9),
-                declined,
-            });
-        }
-    }
-
-    /// Takes it, or says why not.
-    fn take(&mut self, schedule: Schedule) -> Option<String> {
-        if self.skipped > 0 {
-            self.skipped -= 1;
-            return Some("skipped".into());
-        }
-        self.schedule = Some(schedule);
-        None
     }
 }
 

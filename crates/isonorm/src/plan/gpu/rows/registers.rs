@@ -255,9 +255,9 @@ pub(super) fn teams(rows: &Rows<'_>, choice: Choice, tuning: &Registers, kept: u
     let busy = u64::from(rows.gpu.sms / blocks).max(1);
     let worth = rows.rows.div_ceil(teams * tuning.least_rows).max(busy);
     let teams = rows.rows.div_ceil(teams).min(worth).min(most);
-    match listed.key.sharing {
+    match (listed.key.width, listed.key.sharing) {
         // So that all rows of a team start equally far behind the start of an access.
-        Sharing::BySegment if teams < rows.rows => {
+        (Width::Ragged, Sharing::BySegment | Sharing::ByColumn) if teams < rows.rows => {
             let elements = u64::from(listed.key.access_elements(rows.bytes()));
             let step = elements >> rows.columns.trailing_zeros().min(elements.trailing_zeros());
             teams - teams % step
