@@ -159,7 +159,9 @@ pub(super) fn segments() -> Vec<Case> {
         let activation = [Activation::Identity, Activation::Relu, Activation::Silu][i / 4 % 3];
         let descs = [
             NormDesc::group_norm([3, 6, length], 2).activation(activation),
-            NormDesc::instance_norm([2, 3, length]).affine(Affine::Full).activation(activation),
+            NormDesc::instance_norm([2, 3, length])
+                .affine(Affine::Full)
+                .activation(activation),
             NormDesc::layer_norm([5, 4 * length + 1], 1),
             NormDesc::rms_norm([5, 4 * length + 2], 1),
         ];
