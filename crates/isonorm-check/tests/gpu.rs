@@ -151,11 +151,12 @@ fn long_rows_in_blocks_clusters_and_the_grid() {
         ("groupnorm x=3x8x50x50 groups=2 dtype=f32 act=silu", "rows/blocks"),
         (
             "groupnorm x=3x8x50x50 groups=2 dtype=f32 act=silu residual=add",
-            "rows/alone",
+            "rows/blocks",
         ),
         ("groupnorm x=5x6x64x64 groups=1 dtype=f32", "rows/blocks"),
         ("groupnorm x=3x2x152x152 groups=2 dtype=f16", "rows/blocks"),
-        ("groupnorm x=1x6x112x112 groups=1 dtype=f32", "rows/grid"),
+        ("groupnorm x=1x6x112x112 groups=1 dtype=f32", "rows/blocks"),
+        ("groupnorm x=1x6x160x160 groups=1 dtype=f32", "rows/grid"),
         ("layernorm x=5x10000 dtype=f32 pass=backward", "rows/blocks"),
         (
             "rmsnorm x=4x20000 dtype=bf16 act=gelu residual=add pass=backward",
@@ -198,7 +199,7 @@ fn without_clusters_the_grid_shares_rows() {
         ("rmsnorm x=2x20000 dtype=f32 residual=stream", "rows/grid"),
         ("groupnorm x=3x4x128x128 groups=2 dtype=f32", "rows/grid"),
         ("groupnorm x=3x2x152x152 groups=2 dtype=f16", "rows/chip"),
-        ("groupnorm x=3x2x152x152 groups=2 dtype=f16 act=relu", "rows/alone"),
+        ("groupnorm x=3x2x152x152 groups=2 dtype=f16 act=relu", "rows/block"),
     ];
     long_rows(&tiny(86), &problems);
 }
