@@ -1,0 +1,88 @@
+//! Plans for GPUs where channels of a group, or rows, begin anywhere.
+
+use super::plan;
+
+/// Channels of groups and instances that begin anywhere, or that no other way holds, have accesses of their own; and rows of any length.
+#[test]
+fn channels_of_any_size_are_held() {
+    for (problem, family) in [
+        (
+            "groupnorm x=64x1024x14x14 groups=32 dtype=bf16",
+            "rows_forward_by_segment_piecewise",
+        ),
+        (
+            "groupnorm x=64x2048x7x7 groups=32 act=silu residual=add",
+            "rows_forward_by_segment_any",
+        ),
+        (
+            "groupnorm x=2x256x75x75 groups=32 act=relu",
+            "rows_forward_cluster_by_segment_piecewise",
+        ),
+        (
+            "groupnorm x=64x2048x7x7 groups=32 pass=backward",
+            "rows_backward_by_segment_plain",
+        ),
+        (
+            "groupnorm x=64x2048x7x7 groups=32 act=relu pass=backward",
+            "rows_backward_by_segment_piecewise",
+        ),
+        (
+            "instancenorm x=8x64x255x255 pass=backward",
+            "rows_backward_cluster_by_segment_plain",
+        ),
+        // Seven stretches of warps are not as many for each block of a cluster.
+        (
+            "groupnorm x=8x224x16x32 groups=32 pass=backward",
+            "rows_backward_by_segment_plain",
+        ),
+        // In 16 bits faster than where stretches fill the row.
+        (
+            "groupnorm x=8x512x64x64 groups=32 dtype=bf16 pass=backward",
+            "rows_backward_cluster_by_segment_plain",
+        ),
+        // One channel, and none.
+        (
+            "instancenorm x=64x288x35x35 affine=full",
+            "rows_forward_by_segment_piecewise",
+        ),
+        ("layernorm x=8192x4095 affine=none", "rows_forward_by_segment_piecewise"),
+        ("rmsnorm x=8192x4095 dtype=bf16", "rows_forward_ragged_by_column_block"),
+        (
+            "layernorm x=65536x770 pass=backward",
+            "rows_backward_ragged_by_column_plain",
+        ),
+        // As before, where whole accesses have one weight.
+        (
+            "groupnorm x=64x256x56x56 groups=32 dtype=bf16",
+            "rows_forward_chip_runs_plain",
+        ),
+        ("groupnorm x=8x512x64x64 groups=32", "rows_forward_cluster_runs_plain"),
+    ] {
+        let plan = plan(problem);
+        assert_eq!(plan.kernels()[0].family, family, "{plan}");
+        let traffic = plan.traffic();
+        assert!(traffic.compulsory_bytes * 105 / 100 >= traffic.moved_bytes, "{plan}");
+    }
+}
+
+/// All rows of a team begin equally far behind the start of an access.
+#[test]
+fn teams_of_rows_that_begin_anywhere_go_from_row_to_row_by_whole_accesses() {
+    for (dtype, elements) in [("f32", 4), ("bf16", 8)] {
+        for side in [5, 7, 10, 14, 35, 99] {
+            for channels in [1, 2, 3, 4, 8] {
+                for pass in ["", "pass=backward"] {
+                    let plan = plan(&format!(
+                        "groupnorm x=999x{channels}x{side}x{side} groups=1 dtype={dtype} {pass}"
+                    ));
+                    let kernel = &plan.kernels()[0];
+                    if kernel.family.contains("by_segment") {
+                        let teams = (kernel.grid / kernel.cluster) as usize;
+                        let step = teams * channels * side * side;
+                        assert!(teams >= 999 || step.is_multiple_of(elements), "{plan}");
+                    }
+                }
+            }
+        }
+    }
+}
