@@ -54,7 +54,9 @@ impl Module {
             | "rows_forward_ragged_piecewise"
             | "rows_forward_cluster_segments_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 80 }),
             "rows_forward_cluster_ragged_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 88 }),
+            "rows_forward_by_segment_piecewise" if kernel.contains("_v1") => Some(64),
             "rows_forward_by_segment_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 104 }),
+            "rows_forward_by_segment_any" if kernel.contains("_v1") => Some(96),
             "rows_forward_cluster_by_segment_piecewise" => Some(if kernel.contains("_v4") { 80 } else { 104 }),
             "rows_backward_by_segment_plain" if kernel.contains("_v4") => Some(96),
             "rows_forward_ragged_by_column_block" if more > 0 && kernel.contains("_v4") => Some(104),

@@ -172,6 +172,11 @@ pub(super) fn segments() -> Vec<Case> {
             let case = Case::new(desc.param_dtype(params)).seed(2);
             cases.extend(Some(case).filter(|case| case.desc.check().is_ok()));
         }
+        let residual = [Residual::None, Residual::Add][i / 2 % 2];
+        let evaluated = NormDesc::batch_norm([3, 5, length])
+            .activation(activation)
+            .residual(residual);
+        cases.push(Case::new(evaluated.dtype(DType::ALL[i % 4]).pass(Pass::Eval)).seed(3));
     }
     cases
 }

@@ -1,5 +1,7 @@
 //! Contiguous rows of segments with a weight and a bias each, which begin anywhere: the channels of a group, or of an instance, channels first.
 //!
+//! Where statistics are given, a row is a channel of one image.
+//!
 //! Rows of a team start equally far behind the start of an access: as many are between them as an access has elements, or a divisor of that if it
 //! divides the length of a row. So what a thread has of a row is found once.
 //!

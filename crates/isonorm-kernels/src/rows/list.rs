@@ -136,9 +136,17 @@ macro_rules! forward_kernels {
             "rows_forward_by_segment_piecewise" by forward {
                 layer_block_v4_ahead: Centred, Block, Ragged<true>, 4, BySegment, Piecewise, false, true;
                 layer_block_v8_ahead: Centred, Block, Ragged<true>, 8, BySegment, Piecewise, false, true;
+                given_lanes8_v1_ahead: Given, Lanes<8>, Ragged<true>, 1, BySegment, Piecewise, true, true;
+                given_warp_v1_ahead: Given, Lanes<32>, Ragged<true>, 1, BySegment, Piecewise, true, true;
+                given_warp_v4_ahead: Given, Lanes<32>, Ragged<true>, 4, BySegment, Piecewise, true, true;
+                given_block_v4_ahead: Given, Block, Ragged<true>, 4, BySegment, Piecewise, true, true;
             }
             "rows_forward_by_segment_any" by forward {
                 layer_block_v4_ahead: Centred, Block, Ragged<true>, 4, BySegment, Any, true, true;
+                given_lanes8_v1_ahead: Given, Lanes<8>, Ragged<true>, 1, BySegment, Any, true, true;
+                given_warp_v1_ahead: Given, Lanes<32>, Ragged<true>, 1, BySegment, Any, true, true;
+                given_warp_v4_ahead: Given, Lanes<32>, Ragged<true>, 4, BySegment, Any, true, true;
+                given_block_v4_ahead: Given, Block, Ragged<true>, 4, BySegment, Any, true, true;
             }
             "rows_forward_cluster_by_segment_piecewise" by forward {
                 layer_blocks_v4_ahead: Centred, Blocks, Ragged<true>, 4, BySegment, Piecewise, false, true;

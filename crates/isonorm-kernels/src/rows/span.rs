@@ -226,13 +226,17 @@ impl Span {
         }
     }
 
-    /// Of the `block`th of those that share a contiguous row, of segments with accesses of their own: part `v` of `V` of thread `t` of `threads` has
-    /// access `(block · V + v) · threads + t` of all. Rows start so many elements behind the start of an access.
+    /// Of the `block`th of those that share a contiguous row, of segments with accesses of their own: part `v` of `V` of thread `rank` of the `threads`
+    /// that the block has for it has access `(block · V + v) · threads + rank` of all. Rows start `lead` elements behind the start of an access.
     #[inline(always)]
-    pub fn by_segment<T: Data, A: Access, const V: usize>(block: u32, lead: u32, segments: Segments) -> Self {
-        let (bytes, width, threads) = (size_of::<T>() as u32, width::<T, A>(), simt::block_threads());
+    pub fn by_segment<T: Data, A: Access, const V: usize>(
+        (block, rank, threads): (u32, u32, u32),
+        lead: u32,
+        segments: Segments,
+    ) -> Self {
+        let (bytes, width) = (size_of::<T>() as u32, width::<T, A>());
         let mut turns = Turns::new(segments.threads_of_each(A::WIDTH, bytes));
-        turns.first = block * V as u32 * threads + simt::thread_index();
+        turns.first = block * V as u32 * threads + rank;
         turns.step = threads;
         unrolled::<V>(|v| {
             let (segment, within) = turns.at(v);

@@ -62,6 +62,15 @@ pub trait Team: Owns + Sized {
         0
     }
 
+    /// That, and the thread's index among those that the block has for the row, of how many.
+    #[inline(always)]
+    fn own_place(&self) -> (u32, u32, u32) {
+        match Self::OWNER {
+            Owner::Lanes(lanes) => (0, self.rank(), lanes),
+            _ => (self.block(), simt::thread_index(), simt::block_threads()),
+        }
+    }
+
     /// The first row of the teams that go from row to row together: those of a warp, or the block's.
     fn first_row(&self) -> u64;
 

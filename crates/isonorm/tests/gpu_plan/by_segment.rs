@@ -51,6 +51,16 @@ fn channels_of_any_size_are_held() {
             "layernorm x=65536x770 pass=backward",
             "rows_backward_ragged_by_column_plain",
         ),
+        // Where statistics are given, channels of images.
+        (
+            "batchnorm x=64x2048x7x7 dtype=bf16 pass=eval",
+            "rows_forward_by_segment_piecewise",
+        ),
+        (
+            "batchnorm x=64x1024x14x14 dtype=bf16 act=silu pass=eval",
+            "rows_forward_by_segment_any",
+        ),
+        ("batchnorm x=64x1024x14x14 pass=eval", "rows_long_runs_plain"),
         // As before, where whole accesses have one weight.
         (
             "groupnorm x=64x256x56x56 groups=32 dtype=bf16",
@@ -71,18 +81,47 @@ fn teams_of_rows_that_begin_anywhere_go_from_row_to_row_by_whole_accesses() {
     for (dtype, elements) in [("f32", 4), ("bf16", 8)] {
         for side in [5, 7, 10, 14, 35, 99] {
             for channels in [1, 2, 3, 4, 8] {
-                for pass in ["", "pass=backward"] {
+                for (op, pass) in [("groupnorm", "train"), ("groupnorm", "backward"), ("batchnorm", "eval")] {
+                    let groups = if op == "groupnorm" { "groups=1" } else { "" };
                     let plan = plan(&format!(
-                        "groupnorm x=999x{channels}x{side}x{side} groups=1 dtype={dtype} {pass}"
+                        "{op} x=999x{channels}x{side}x{side} {groups} dtype={dtype} pass={pass}"
                     ));
                     let kernel = &plan.kernels()[0];
-                    if kernel.family.contains("by_segment") {
-                        let teams = (kernel.grid / kernel.cluster) as usize;
-                        let step = teams * channels * side * side;
-                        assert!(teams >= 999 || step.is_multiple_of(elements), "{plan}");
+                    if !kernel.family.contains("by_segment") {
+                        continue;
                     }
+                    let (rows, columns) = match op {
+                        "groupnorm" => (999, channels * side * side),
+                        _ => (999 * channels, side * side),
+                    };
+                    let of_block = match kernel.entry {
+                        lanes if lanes.contains("_lanes8_") => kernel.block / 8,
+                        warps if warps.contains("_warp_") => kernel.block / 32,
+                        _ => 1,
+                    };
+                    let teams = (of_block * kernel.grid / kernel.cluster) as usize;
+                    assert!(teams >= rows || (teams * columns).is_multiple_of(elements), "{plan}");
                 }
             }
         }
+    }
+}
+
+/// Without overflow, whatever the size.
+#[test]
+fn rows_that_no_cluster_holds_are_declined() {
+    for problem in [
+        "instancenorm x=1x2x1073741824 affine=full",
+        "groupnorm x=2x4x268435456 groups=1 pass=backward",
+        "layernorm x=2x1073741823 dtype=bf16",
+        "batchnorm x=2x2x1073741823 pass=eval",
+    ] {
+        let plan = plan(problem);
+        plan.check().expect("a kernel");
+        let kernel = &plan.kernels()[0];
+        assert!(
+            !kernel.family.contains("by_segment") && !kernel.family.contains("ragged"),
+            "{plan}"
+        );
     }
 }

@@ -57,8 +57,9 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         let (rank, threads) = (team.rank(), team.threads());
         let span = match S::Map::SHARING {
             _ if S::Access::BY_SEGMENT => {
-                let lead = Own::first(team.first_row() * args.x_stride, width).lead();
-                Span::by_segment::<T, S::Access, V>(team.block(), lead, args.segments)
+                let row = team.first_row() + u64::from(team.own_row());
+                let lead = Own::first(row * args.x_stride, width).lead();
+                Span::by_segment::<T, S::Access, V>(team.own_place(), lead, args.segments)
             }
             Sharing::ByColumn => Span::new(rank, threads, width, columns),
             Sharing::ByRun => Span::of_stretches(rank, V as u32, width, columns),

@@ -47,6 +47,9 @@ pub(super) fn plans(desc: &NormDesc, rows: &Rows<'_>) -> Vec<Planned> {
         return Vec::new();
     };
     let kernels = rows.kernels(Width::Ragged);
+    if rows.op == Op::Given {
+        return given(&rows, &kernels);
+    }
     let owned_alike = |listed: &Listed| kernels.iter().find(|other| other.key.owner == listed.key.owner);
     // Those with the least code for nothing come first.
     let least = |listed: &&&Listed| owned_alike(listed).is_some_and(|first| first.key.class == listed.key.class);
@@ -65,10 +68,25 @@ pub(super) fn plans(desc: &NormDesc, rows: &Rows<'_>) -> Vec<Planned> {
     plans
 }
 
+/// Where statistics are given nothing is added up: the fewest threads that hold a channel of an image, by the kernel with the least code for
+/// nothing, and as many rows on their way as shared memory has room for.
+fn given(rows: &Rows<'_>, kernels: &[&'static Listed]) -> Vec<Planned> {
+    let choices = kernels.iter().flat_map(|listed| choices(rows, listed));
+    let team = |choice: &Choice| choice.listed.key.team_threads(choice.threads, 1);
+    // The first of equals.
+    let fewest = choices.min_by_key(team);
+    let most_slots = |choice: Choice| Some((choice, slots(rows, choice).into_iter().max()?));
+    let found = fewest.and_then(most_slots);
+    found
+        .and_then(|(choice, slots)| planned(rows, choice, slots))
+        .into_iter()
+        .collect()
+}
+
 /// The rows as segments, if they are such: those of a parameter each, all of a row without any, or with a parameter for each column.
 fn segments<'a>(desc: &NormDesc, rows: &Rows<'a>) -> Option<Rows<'a>> {
     let (run, sharing) = match (rows.parameters.sharing, rows.op) {
-        (Sharing::ByRun, Op::Layer) => (rows.parameters.run, Sharing::BySegment),
+        (Sharing::ByRun, Op::Layer | Op::Given) => (rows.parameters.run, Sharing::BySegment),
         (Sharing::ByColumn, Op::Layer) if !rows.has_parameters => (rows.columns, Sharing::BySegment),
         (Sharing::ByColumn, Op::Layer | Op::Rms) if !rows.residual => (rows.columns, Sharing::ByColumn),
         _ => return None,
@@ -104,6 +122,9 @@ fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
             .div_ceil(u64::from(listed.key.accesses) * u64::from(blocks))
             .next_multiple_of(WARP.into());
         let threads = u32::try_from(threads).ok()?;
+        if threads > listed.key.max_threads() {
+            return None;
+        }
         let shared = listed.key.shared_bytes(threads, needed_slots(&listed.key));
         let fits = listed.key.fits(rows.columns, (threads, blocks), rows.bytes());
         (fits && shared <= rows.gpu.shared_bytes_per_block).then_some(Choice {
@@ -112,7 +133,23 @@ fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
             blocks,
         })
     };
+    // Registers hold the parameters of two accesses.
+    let reads = rows.parameters.sharing == Sharing::ByColumn && rows.dtype == DType::F32;
+    let most = u64::from(listed.key.max_threads()) * 2;
+    if reads && listed.key.accesses > 2 && accesses <= most {
+        return Vec::new();
+    }
     match listed.key.owner {
+        Owner::Lanes(lanes) => {
+            let threads = tuning(rows).lanes_threads;
+            let holds = accesses <= u64::from(lanes * listed.key.accesses);
+            let choice = Choice {
+                listed,
+                threads,
+                blocks: 1,
+            };
+            Some(choice).filter(|_| holds).into_iter().collect()
+        }
         Owner::Block => choice(1).into_iter().collect(),
         _ if listed.needs().is_none_or(|needs| rows.has_clusters(needs).is_err()) => Vec::new(),
         _ => {
@@ -134,6 +171,7 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Option<Planned> {
     };
     Some(Planned {
         name: match choice.listed.key.owner {
+            Owner::Lanes(_) => "rows/lanes",
             Owner::Block => "rows/block",
             _ => "rows/blocks",
         },
@@ -145,7 +183,10 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Option<Planned> {
 
 /// The time that it takes by an estimate.
 fn nanoseconds(rows: &Rows<'_>, choice: Choice, teams: u64) -> u64 {
-    let warps_of_row = u64::from(choice.blocks) * u64::from(choice.threads / WARP);
+    // Of blocks whose lanes have rows.
+    let teams = teams * u64::from(choice.listed.key.teams(choice.threads).max(1));
+    let team_threads = choice.listed.key.team_threads(choice.threads, choice.blocks);
+    let warps_of_row = u64::from(team_threads.div_ceil(WARP));
     let rounds = rows.rows.div_ceil(teams);
     let (tensors, pass) = match rows.pass {
         Pass::Forward => (2, &BY_SEGMENT.passes[0]),

@@ -256,9 +256,13 @@ pub(super) fn plan(
         .partition(|(name, _)| by_segment.is_empty() || before.contains(name));
     if rows.may_be_vectors() {
         aligned.ways(&rows, first, Width::Vector);
+        if rows.op == Op::Given {
+            // Nothing is read twice: nobody has to hold a row.
+            aligned.ways(&rows, long, Width::Vector);
+        }
     }
     aligned.planned(by_segment);
-    if rows.may_be_vectors() {
+    if rows.may_be_vectors() && rows.op != Op::Given {
         aligned.ways(&rows, later.into_iter().chain(long), Width::Vector);
     }
     let elements = |skipped| {

@@ -251,16 +251,17 @@ pub(super) fn teams(rows: &Rows<'_>, choice: Choice, tuning: &Registers, kept: u
         true => rows.resident_clusters(listed, threads, kept, blocks),
         false => u64::from(rows.gpu.sms) * u64::from(tuning.waves * (rows.gpu.threads_per_sm / threads).max(1)),
     };
-    let teams = u64::from(listed.key.teams(threads));
+    let of_block = u64::from(listed.key.teams(threads));
     let busy = u64::from(rows.gpu.sms / blocks).max(1);
-    let worth = rows.rows.div_ceil(teams * tuning.least_rows).max(busy);
-    let teams = rows.rows.div_ceil(teams).min(worth).min(most);
+    let worth = rows.rows.div_ceil(of_block * tuning.least_rows).max(busy);
+    let teams = rows.rows.div_ceil(of_block).min(worth).min(most);
     match (listed.key.width, listed.key.sharing) {
         // So that all rows of a team start equally far behind the start of an access.
-        (Width::Ragged, Sharing::BySegment | Sharing::ByColumn) if teams < rows.rows => {
+        (Width::Ragged, Sharing::BySegment | Sharing::ByColumn) if teams * of_block < rows.rows => {
             let elements = u64::from(listed.key.access_elements(rows.bytes()));
-            let step = elements >> rows.columns.trailing_zeros().min(elements.trailing_zeros());
-            teams - teams % step
+            let step = elements >> (rows.columns | elements).trailing_zeros();
+            // Both are powers of two.
+            teams - teams % (step >> of_block.trailing_zeros()).max(1)
         }
         _ => teams,
     }
