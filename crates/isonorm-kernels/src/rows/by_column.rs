@@ -2,7 +2,7 @@
 
 use super::access::{Access, Data, Span, width};
 use super::lanes::{Lanes, unrolled};
-use super::parameters::{Affine, Map, Parameters, Sharing};
+use super::parameters::{Affine, Map, OfColumn, Parameters, Sharing};
 
 /// A parameter each column, the same for all rows: LayerNorm, RMSNorm.
 pub struct ByColumn;
@@ -10,6 +10,9 @@ pub struct ByColumn;
 impl Map for ByColumn {
     const SHARING: Sharing = Sharing::ByColumn;
     type Of<T: Data, A: Access, const V: usize, const KEPT: u32> = Columns<T, A, V, KEPT>;
+}
+
+impl OfColumn for ByColumn {
     type Lookup = ();
 
     #[inline(always)]

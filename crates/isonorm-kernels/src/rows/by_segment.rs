@@ -13,7 +13,7 @@ use isonorm_math::{Normalizer, Real};
 
 use super::access::{Access, Data, Span};
 use super::lanes::{Lanes, unrolled};
-use super::parameters::{Affine, Map, Parameters, Sharing, one_of_run};
+use super::parameters::{Affine, Map, Parameters, Sharing};
 
 /// A weight and a bias for each segment of a row: GroupNorm and InstanceNorm of N, C, spatial.
 pub struct BySegment;
@@ -21,22 +21,6 @@ pub struct BySegment;
 impl Map for BySegment {
     const SHARING: Sharing = Sharing::BySegment;
     type Of<T: Data, A: Access, const V: usize, const KEPT: u32> = OfSegments<V>;
-    type Lookup = ();
-
-    #[inline(always)]
-    fn lookup(_affine: &Affine) {}
-
-    #[inline(always)]
-    unsafe fn at<T: Data, A: Access, const NARROW: bool>(
-        affine: &Affine,
-        (): (),
-        set: u32,
-        _column: u64,
-    ) -> [A::Numbers<T>; 2] {
-        // SAFETY: the caller's.
-        let [weight, bias] = unsafe { one_of_run::<T>(affine, set) };
-        [A::Numbers::<T>::splat(weight), A::Numbers::<T>::splat(bias)]
-    }
 }
 
 /// Weight and bias of each part of a row, as they came: whoever turns them into numbers waits for them.

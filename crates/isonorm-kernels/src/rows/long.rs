@@ -18,7 +18,7 @@ use super::epilogue::Epilogue;
 pub use super::forward::Args;
 use super::forward::{Spec, next_set};
 use super::lanes::{Lanes, unrolled};
-use super::parameters::{Map, at_least_one};
+use super::parameters::{OfColumn, at_least_one};
 use super::spread::{HEAD_BYTES, Spread};
 use super::statistics::{Measured, Op, Statistics, centred, given, uncentred};
 use super::sums::Sums;
@@ -34,7 +34,7 @@ const LINE_BYTES: u64 = 128;
 ///
 /// As for [`forward`](super::forward::forward); blocks have [`HEAD_BYTES`] of shared memory, and what the kept tiles take.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-pub unsafe fn long<T: Data, S: Spec<Team: Spread>, const V: usize>(args: &Args<T>) {
+pub unsafe fn long<T: Data, S: Spec<Team: Spread, Map: OfColumn>, const V: usize>(args: &Args<T>) {
     let mut spread = S::Team::new(args);
     let mut scratch = Scratch::at_start();
     let blocks = at_least_one(spread.blocks());
@@ -73,7 +73,7 @@ struct At {
 }
 
 /// A block's way over its share of a row.
-struct Walk<'a, T: Data, S: Spec, const V: usize> {
+struct Walk<'a, T: Data, S: Spec<Map: OfColumn>, const V: usize> {
     args: &'a Args<T>,
     /// The share's elements.
     start: u64,
@@ -81,11 +81,11 @@ struct Walk<'a, T: Data, S: Spec, const V: usize> {
     /// Elements of a tile.
     tile: u32,
     tiles: u64,
-    lookup: <S::Map as Map>::Lookup,
+    lookup: <S::Map as OfColumn>::Lookup,
     of: PhantomData<S>,
 }
 
-impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
+impl<'a, T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'a, T, S, V> {
     /// Whether distances are from the mean, not from 0.
     const CENTRED: bool = matches!(S::Statistics::OP, Op::Layer);
 

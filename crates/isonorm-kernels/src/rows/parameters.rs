@@ -118,7 +118,10 @@ pub trait Map {
     /// A thread's share of the parameters. Those of columns are kept from row to row if they are not more than `KEPT` numbers of
     /// each kind; more are read again for each row.
     type Of<T: Data, A: Access, const V: usize, const KEPT: u32>: Parameters<T, A, V>;
+}
 
+/// Finds the parameters of any column: for rows that are longer than what a thread has of one.
+pub trait OfColumn: Map {
     /// What finds the parameter of a column.
     type Lookup: Copy;
 
@@ -147,6 +150,9 @@ pub struct ByRun;
 impl Map for ByRun {
     const SHARING: Sharing = Sharing::ByRun;
     type Of<T: Data, A: Access, const V: usize, const KEPT: u32> = Runs<V>;
+}
+
+impl OfColumn for ByRun {
     type Lookup = RunOf;
 
     #[inline(always)]

@@ -11,7 +11,7 @@ use isonorm_math::{Normalizer, Real};
 
 use super::access::{Access, Data, Span, Width};
 use super::lanes::Lanes;
-use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one, one_of_run};
+use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one};
 use crate::simt::{self, WARP};
 
 /// Segments of a row, as a kernel is told.
@@ -95,22 +95,6 @@ pub struct Segmented;
 impl Map for Segmented {
     const SHARING: Sharing = Sharing::Segmented;
     type Of<T: Data, A: Access, const V: usize, const KEPT: u32> = OfRow;
-    type Lookup = ();
-
-    #[inline(always)]
-    fn lookup(_affine: &Affine) {}
-
-    #[inline(always)]
-    unsafe fn at<T: Data, A: Access, const NARROW: bool>(
-        affine: &Affine,
-        (): (),
-        set: u32,
-        _column: u64,
-    ) -> [A::Numbers<T>; 2] {
-        // SAFETY: the caller's.
-        let [weight, bias] = unsafe { one_of_run::<T>(affine, set) };
-        [A::Numbers::<T>::splat(weight), A::Numbers::<T>::splat(bias)]
-    }
 }
 
 /// Weight and bias of a row.

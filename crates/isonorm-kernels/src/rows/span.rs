@@ -234,6 +234,7 @@ impl Span {
         lead: u32,
         segments: Segments,
     ) -> Self {
+        const { assert!(!A::BY_SEGMENT || V <= MOST_PARTS) };
         let (bytes, width) = (size_of::<T>() as u32, width::<T, A>());
         let mut turns = Turns::new(segments.threads_of_each(A::WIDTH, bytes));
         turns.first = block * V as u32 * threads + rank;

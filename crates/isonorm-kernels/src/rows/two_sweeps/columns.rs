@@ -7,10 +7,10 @@ use super::share::{Loaded, Numbers, Stretch, Walk};
 use crate::rows::access::{Access, Data, width};
 use crate::rows::forward::Spec;
 use crate::rows::lanes::{Lanes, unrolled};
-use crate::rows::parameters::at_least_one;
+use crate::rows::parameters::{OfColumn, at_least_one};
 use crate::simt::{self, Shared};
 
-impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
+impl<T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'_, T, S, V> {
     /// Adds a tile of a row to the gradients of its columns.
     #[inline(always)]
     pub(super) unsafe fn add(

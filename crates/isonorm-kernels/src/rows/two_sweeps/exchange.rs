@@ -7,7 +7,7 @@ use super::share::{Stretch, Walk};
 use crate::rows::access::Data;
 use crate::rows::forward::Spec;
 use crate::rows::lanes::unrolled;
-use crate::rows::parameters::at_least_one;
+use crate::rows::parameters::{OfColumn, at_least_one};
 use crate::rows::statistics::{Op, Statistics};
 use crate::simt::{self, Shared, WARP};
 use crate::warp;
@@ -15,7 +15,7 @@ use crate::warp;
 /// Sums of other blocks that a lane asks for at once.
 const AT_ONCE: usize = 4;
 
-impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
+impl<T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'_, T, S, V> {
     /// Where a warp leaves its sums.
     #[inline(always)]
     pub(super) fn sums_of(warp: u32) -> Shared<f32> {

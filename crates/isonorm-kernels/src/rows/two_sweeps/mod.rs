@@ -34,7 +34,7 @@ use super::access::{Access, Data};
 use super::epilogue::{Class, Epilogue, Told};
 use super::forward::Spec;
 use super::lanes::{Lanes, unrolled};
-use super::parameters::{Affine, Map, at_least_one};
+use super::parameters::{Affine, OfColumn, at_least_one};
 use super::statistics::{Op, Statistics, given};
 use crate::simt;
 use crate::warp;
@@ -143,7 +143,7 @@ impl<T> Args<T> {
 ///
 /// The pointers of `args` are null where that is allowed, or point to what is said there, aligned to the accesses.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
-pub unsafe fn two_sweeps<T: Data, S: Spec, const V: usize>(args: &Args<T>) {
+pub unsafe fn two_sweeps<T: Data, S: Spec<Map: OfColumn>, const V: usize>(args: &Args<T>) {
     let walk = Walk::<T, S, V>::new(args);
     let (mut row, mut is_first, mut buffer) = (walk.first_row(), true, 0);
     // SAFETY: the caller's.
@@ -181,7 +181,7 @@ pub unsafe fn two_sweeps<T: Data, S: Spec, const V: usize>(args: &Args<T>) {
     }
 }
 
-impl<T: Data, S: Spec, const V: usize> Walk<'_, T, S, V> {
+impl<T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'_, T, S, V> {
     /// Weight and bias from a column on.
     #[inline(always)]
     unsafe fn parameters(&self, set: u32, column: u64) -> [Numbers<T, S>; 2] {

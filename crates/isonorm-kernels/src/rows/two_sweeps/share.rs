@@ -8,7 +8,7 @@ use crate::rows::access::{Access, Data, width};
 use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::forward::Spec;
 use crate::rows::lanes::unrolled;
-use crate::rows::parameters::{Map, Sharing, at_least_one};
+use crate::rows::parameters::{Map, OfColumn, Sharing, at_least_one};
 use crate::simt::{self, Shared, WARP};
 
 /// What a thread has of a tile, as it came.
@@ -32,7 +32,7 @@ pub(super) struct Stretch {
 }
 
 /// A block's way over its share of the rows.
-pub(super) struct Walk<'a, T: Data, S: Spec, const V: usize> {
+pub(super) struct Walk<'a, T: Data, S: Spec<Map: OfColumn>, const V: usize> {
     pub(super) args: &'a Args<T>,
     /// Blocks that share a row, which of them this is, and of which team.
     pub(super) blocks: u32,
@@ -40,13 +40,13 @@ pub(super) struct Walk<'a, T: Data, S: Spec, const V: usize> {
     pub(super) first_run: u32,
     pub(super) team: u32,
     pub(super) teams: u32,
-    pub(super) lookup: <S::Map as Map>::Lookup,
+    pub(super) lookup: <S::Map as OfColumn>::Lookup,
     of: PhantomData<S>,
 }
 
 pub(super) type Numbers<T, S> = <<S as Spec>::Access as Access>::Numbers<T>;
 
-impl<'a, T: Data, S: Spec, const V: usize> Walk<'a, T, S, V> {
+impl<'a, T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'a, T, S, V> {
     pub(super) const BY_COLUMN: bool = matches!(S::Map::SHARING, Sharing::ByColumn);
     /// Tensors that are kept.
     const TENSORS: u32 = S::Epilogue::CLASS.tensors();

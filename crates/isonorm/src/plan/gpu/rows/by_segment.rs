@@ -13,9 +13,9 @@ use isonorm_kernels::simt::WARP;
 use super::super::choice::Planned;
 use super::super::occupancy::PARTS_OF_SM;
 use super::super::tuning::{BY_SEGMENT, LAUNCH};
-use super::registers::{self, CLUSTERS, Choice, teams};
+use super::registers::{self, CLUSTERS, Choice, does_not_hold, teams};
 use super::segments::{needed_slots, shape, slots, tuning};
-use super::{Listed, Parameters, Rows, backward, running};
+use super::{Listed, Parameters, Rows, Schedule, backward, running};
 use crate::{DType, NormDesc};
 
 /// The elements of a row, at most: blocks that share it hold fewer by far.
@@ -41,15 +41,13 @@ pub(super) fn tried_before(rows: &Rows<'_>) -> &'static [&'static str] {
     }
 }
 
-/// All shapes that hold a row, the fastest by the estimate first.
+/// All shapes that hold a row, the fastest by the estimate first; none where statistics are given, and nothing is added up.
 pub(super) fn plans(desc: &NormDesc, rows: &Rows<'_>) -> Vec<Planned> {
-    let Some(rows) = segments(desc, rows) else {
+    let segments = segments(rows).filter(|rows| rows.op != Op::Given && !desc.has_stream());
+    let Some(rows) = segments else {
         return Vec::new();
     };
     let kernels = rows.kernels(Width::Ragged);
-    if rows.op == Op::Given {
-        return given(&rows, &kernels);
-    }
     let owned_alike = |listed: &Listed| kernels.iter().find(|other| other.key.owner == listed.key.owner);
     // Those with the least code for nothing come first.
     let least = |listed: &&&Listed| owned_alike(listed).is_some_and(|first| first.key.class == listed.key.class);
@@ -68,23 +66,32 @@ pub(super) fn plans(desc: &NormDesc, rows: &Rows<'_>) -> Vec<Planned> {
     plans
 }
 
-/// Where statistics are given nothing is added up: the fewest threads that hold a channel of an image, by the kernel with the least code for
-/// nothing, and as many rows on their way as shared memory has room for.
-fn given(rows: &Rows<'_>, kernels: &[&'static Listed]) -> Vec<Planned> {
-    let choices = kernels.iter().flat_map(|listed| choices(rows, listed));
-    let team = |choice: &Choice| choice.listed.key.team_threads(choice.threads, 1);
+/// Where statistics are given, the fewest lanes that hold a channel of an image.
+pub(super) fn given_lanes(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    let of_lanes = |owner| matches!(owner, Owner::Lanes(_));
+    given(rows, width, of_lanes).ok_or_else(|| does_not_hold(rows, "the registers of lanes of a warp", width))
+}
+
+/// Where statistics are given, a block that holds a channel of an image.
+pub(super) fn given_block(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    given(rows, width, |owner| owner == Owner::Block)
+        .ok_or_else(|| does_not_hold(rows, "the registers of a block", width))
+}
+
+/// The fewest threads of such owners, by the kernel with the least code for nothing, and as many rows on their way as there is room for.
+fn given(rows: &Rows<'_>, width: Width, owns: impl Fn(Owner) -> bool) -> Option<Schedule> {
+    let rows = segments(rows)?;
+    let kernels = rows.kernels(width);
+    let owned = kernels.iter().filter(|listed| owns(listed.key.owner));
+    let choices = owned.flat_map(|listed| choices(&rows, listed));
     // The first of equals.
-    let fewest = choices.min_by_key(team);
-    let most_slots = |choice: Choice| Some((choice, slots(rows, choice).into_iter().max()?));
-    let found = fewest.and_then(most_slots);
-    found
-        .and_then(|(choice, slots)| planned(rows, choice, slots))
-        .into_iter()
-        .collect()
+    let choice = choices.min_by_key(|choice| choice.listed.key.team_threads(choice.threads, 1))?;
+    let slots = slots(&rows, choice).into_iter().max()?;
+    Some(registers::with_slots(&rows, choice, slots))
 }
 
 /// The rows as segments, if they are such: those of a parameter each, all of a row without any, or with a parameter for each column.
-fn segments<'a>(desc: &NormDesc, rows: &Rows<'a>) -> Option<Rows<'a>> {
+fn segments<'a>(rows: &Rows<'a>) -> Option<Rows<'a>> {
     let (run, sharing) = match (rows.parameters.sharing, rows.op) {
         (Sharing::ByRun, Op::Layer | Op::Given) => (rows.parameters.run, Sharing::BySegment),
         (Sharing::ByColumn, Op::Layer) if !rows.has_parameters => (rows.columns, Sharing::BySegment),
@@ -94,7 +101,7 @@ fn segments<'a>(desc: &NormDesc, rows: &Rows<'a>) -> Option<Rows<'a>> {
     let elements = Width::Ragged.elements(rows.bytes());
     // The first access is not all of a row.
     let fits = rows.columns >= u64::from(2 * elements) && rows.columns <= MOST_COLUMNS;
-    if desc.has_stream() || !fits || !rows.columns.is_multiple_of(run) {
+    if !fits || !rows.columns.is_multiple_of(run) {
         return None;
     }
     Some(Rows {
@@ -133,12 +140,6 @@ fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
             blocks,
         })
     };
-    // Registers hold the parameters of two accesses.
-    let reads = rows.parameters.sharing == Sharing::ByColumn && rows.dtype == DType::F32;
-    let most = u64::from(listed.key.max_threads()) * 2;
-    if reads && listed.key.accesses > 2 && accesses <= most {
-        return Vec::new();
-    }
     match listed.key.owner {
         Owner::Lanes(lanes) => {
             let threads = tuning(rows).lanes_threads;
@@ -171,7 +172,6 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Option<Planned> {
     };
     Some(Planned {
         name: match choice.listed.key.owner {
-            Owner::Lanes(_) => "rows/lanes",
             Owner::Block => "rows/block",
             _ => "rows/blocks",
         },
@@ -183,10 +183,7 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Option<Planned> {
 
 /// The time that it takes by an estimate.
 fn nanoseconds(rows: &Rows<'_>, choice: Choice, teams: u64) -> u64 {
-    // Of blocks whose lanes have rows.
-    let teams = teams * u64::from(choice.listed.key.teams(choice.threads).max(1));
-    let team_threads = choice.listed.key.team_threads(choice.threads, choice.blocks);
-    let warps_of_row = u64::from(team_threads.div_ceil(WARP));
+    let warps_of_row = u64::from(choice.blocks) * u64::from(choice.threads / WARP);
     let rounds = rows.rows.div_ceil(teams);
     let (tensors, pass) = match rows.pass {
         Pass::Forward => (2, &BY_SEGMENT.passes[0]),

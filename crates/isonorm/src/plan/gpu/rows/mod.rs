@@ -219,6 +219,11 @@ const FORWARD_LONG: Ways = &[
     ("rows/grid", long::grid),
     ("rows/stream", long::stream),
 ];
+/// Rows that begin anywhere, where statistics are given.
+const FORWARD_GIVEN: Ways = &[
+    ("rows/lanes", by_segment::given_lanes),
+    ("rows/block", by_segment::given_block),
+];
 const BACKWARD: Ways = &[
     ("rows/lanes", backward::lanes),
     ("rows/block", backward::block),
@@ -256,22 +261,24 @@ pub(super) fn plan(
         .partition(|(name, _)| by_segment.is_empty() || before.contains(name));
     if rows.may_be_vectors() {
         aligned.ways(&rows, first, Width::Vector);
-        if rows.op == Op::Given {
-            // Nothing is read twice: nobody has to hold a row.
-            aligned.ways(&rows, long, Width::Vector);
-        }
     }
     aligned.planned(by_segment);
-    if rows.may_be_vectors() && rows.op != Op::Given {
+    if rows.may_be_vectors() {
         aligned.ways(&rows, later.into_iter().chain(long), Width::Vector);
+    } else if (rows.op, rows.pass) == (Op::Given, Pass::Forward) {
+        aligned.ways(&rows, FORWARD_GIVEN, Width::Ragged);
     }
     let elements = |skipped| {
         let mut tried = Tried::skipping(skipped);
         tried.ways(&rows, held.iter().chain(long), Width::Element);
         tried
     };
+    let misaligned = elements(0);
     if aligned.schedule.is_none() {
-        let of_elements = elements(aligned.skipped);
+        let of_elements = match aligned.skipped {
+            0 => misaligned.clone(),
+            skipped => elements(skipped),
+        };
         if of_elements.schedule.is_some() || aligned.candidates.is_empty() {
             aligned = of_elements;
         }
@@ -280,7 +287,7 @@ pub(super) fn plan(
     match aligned.schedule {
         Some(schedule) => GpuSchedule::Kernels {
             aligned: Box::new(schedule),
-            misaligned: elements(0).schedule.map(Box::new),
+            misaligned: misaligned.schedule.map(Box::new),
         },
         None => GpuSchedule::Unsupported,
     }

@@ -317,7 +317,7 @@ pub(super) fn with_slots(rows: &Rows<'_>, choice: Choice, kept: u32) -> Schedule
     }
 }
 
-fn does_not_hold(rows: &Rows<'_>, memory: &str, width: Width) -> String {
+pub(super) fn does_not_hold(rows: &Rows<'_>, memory: &str, width: Width) -> String {
     let (columns, dtype) = (rows.columns, rows.dtype);
     let access = match width {
         Width::Vector | Width::Ragged => "",

@@ -8,6 +8,7 @@ use super::{Rows, Schedule, Way, running};
 use crate::plan::Candidate;
 
 /// The first way that is not declined, but for some others, and what became of each.
+#[derive(Clone)]
 pub(super) struct Tried {
     /// How many are still to be skipped.
     pub(super) skipped: usize,
