@@ -54,6 +54,9 @@ modules! {
     "rows_forward_runs_any" of "f32" "f16" "bf16" for 80;
     "rows_forward_elements" of "f32" "f16" "bf16" for 80;
     "rows_forward_elements_runs" of "f32" "f16" "bf16" for 80;
+    "rows_each_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_each_any" of "f32" "f16" "bf16" for 80;
+    "rows_each_elements" of "f32" "f16" "bf16" for 80;
     "rows_forward_cluster_plain" of "f32" "f16" "bf16" for 90;
     "rows_forward_cluster_runs_plain" of "f32" "f16" "bf16" for 90;
     "rows_forward_cluster_runs_any" of "f32" "f16" "bf16" for 90;

@@ -40,23 +40,16 @@ impl Module {
         // 16 bytes of a 16-bit type are eight numbers instead of four.
         let more = if self.data == Some("f32") { 0 } else { 8 };
         match self.family {
-            "rows_forward_lanes" | "rows_forward_block" if kernel.ends_with("_v1") => Some(40 + more),
-            "rows_forward_lanes" | "rows_forward_block" if kernel.ends_with("_v1_ahead") => Some(48 + more),
-            // Parameters of 16 bits are kept as they came.
-            "rows_forward_lanes" | "rows_forward_block" if kernel.ends_with("_v2_ahead") => Some(64 + 2 * more),
-            "rows_forward_block" if kernel.ends_with("_v3_ahead") => Some(64 + 4 * more),
-            "rows_forward_block" if more == 0 && kernel.ends_with("_v4_ahead") => Some(80),
             "rows_forward_cluster_plain" if more == 0 => Some(96),
             // Eight accesses take more.
             "rows_forward_cluster_runs_plain" if kernel.contains("_v4") => Some(80),
+            "rows_each_piecewise" => Some(48 + 2 * more),
             // Three blocks of seven warps on a multiprocessor.
             "rows_forward_segments_piecewise"
             | "rows_forward_ragged_piecewise"
             | "rows_forward_cluster_segments_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 80 }),
             "rows_forward_cluster_ragged_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 88 }),
-            "rows_forward_by_segment_piecewise" if kernel.contains("_v1") => Some(64),
             "rows_forward_by_segment_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 104 }),
-            "rows_forward_by_segment_any" if kernel.contains("_v1") => Some(96),
             "rows_forward_cluster_by_segment_piecewise" => Some(if kernel.contains("_v4") { 80 } else { 104 }),
             "rows_backward_by_segment_plain" if kernel.contains("_v4") => Some(96),
             "rows_forward_ragged_by_column_block" if more > 0 && kernel.contains("_v4") => Some(104),
@@ -67,6 +60,7 @@ impl Module {
             | "rows_backward_chip_segments_piecewise"
             | "rows_backward_chip_ragged_plain"
             | "rows_backward_chip_ragged_piecewise" => Some(80),
+            "rows_forward_piecewise" if kernel.ends_with("_v4") => Some(80 + 2 * more),
             // Activations of several numbers side by side take all they get, and are no faster for it.
             "rows_forward_any" if kernel.ends_with("_v4") => Some(72),
             "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72),
@@ -100,7 +94,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 92] = [
+const FAMILIES: [&str; 95] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -109,6 +103,9 @@ const FAMILIES: [&str; 92] = [
     "rows_forward_runs_any",
     "rows_forward_elements",
     "rows_forward_elements_runs",
+    "rows_each_piecewise",
+    "rows_each_any",
+    "rows_each_elements",
     "rows_forward_cluster_plain",
     "rows_forward_cluster_runs_plain",
     "rows_forward_cluster_runs_any",
@@ -203,14 +200,15 @@ fn is_strips(family: &str) -> bool {
 /// As `Key::max_threads` has it: what a kernel holds and does leaves room for so many.
 fn max_threads(family: &str) -> fn(&str) -> u32 {
     match family {
-        "rows_forward_lanes" | "rows_forward_block" | "rows_forward_piecewise" | "rows_forward_runs_piecewise" => {
-            |kernel| {
-                let short = kernel.contains("_v1") || kernel.contains("_v2");
-                match short {
-                    true if kernel.ends_with("_v2_ahead") => 768,
-                    true => 1024,
-                    false => 512,
-                }
+        "rows_forward_lanes" | "rows_forward_block" => |kernel| match kernel {
+            short if short.ends_with("_v1") => 1024,
+            short if short.ends_with("_v2") => 768,
+            _ => 512,
+        },
+        "rows_forward_piecewise" | "rows_forward_runs_piecewise" => {
+            |kernel| match kernel.ends_with("_v1") || kernel.ends_with("_v2") {
+                true => 1024,
+                false => 512,
             }
         }
         "rows_backward_wide" => |_| 256,

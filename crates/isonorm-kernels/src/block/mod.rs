@@ -27,21 +27,24 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// At the start of the block's shared memory, which nothing else uses. One barrier.
+    /// At the start of the block's shared memory, which nothing else uses.
     #[inline(always)]
     pub fn at_start() -> Self {
+        // Opaque, for otherwise it stays in a register.
+        let warps = simt::opaque(simt::block_threads()) / WARP;
         if simt::warp_index() == 0 {
             let (slot, place) = (simt::lane() / 16, simt::lane() % 16);
             let slot = Shared::<f32>::at(slot * SLOT_BYTES);
-            // SAFETY: inside of the scratch; the barrier follows.
+            // SAFETY: inside of the scratch, where no warp writes; a sum's barrier is between this and who reads it.
             unsafe {
-                simt::shared_store(slot.offset(PLACE_OF_PAIRS + place), 0.0);
-                if place < FEW_WARPS {
+                if place >= 2 * warps {
+                    simt::shared_store(slot.offset(PLACE_OF_PAIRS + place), 0.0);
+                }
+                if (warps..FEW_WARPS).contains(&place) {
                     simt::shared_store(slot.offset(PLACE_OF_SUMS + place), 0.0);
                 }
             }
         }
-        simt::block_barrier();
         Self { slot: 0 }
     }
 

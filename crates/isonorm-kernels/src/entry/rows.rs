@@ -7,6 +7,7 @@ use crate::rows::access::{Elements, Ragged, Vectors};
 use crate::rows::backward::{self, by_run, by_segment, gradients_later, segmented, segmented_later};
 use crate::rows::by_column::ByColumn;
 use crate::rows::by_segment::BySegment;
+use crate::rows::each::{self, Each};
 use crate::rows::epilogue::{Any, Piecewise, Plain};
 use crate::rows::forward::{self, Of, later};
 use crate::rows::gather;

@@ -1,7 +1,5 @@
 //! Contiguous rows of segments with a weight and a bias each, which begin anywhere: the channels of a group, or of an instance, channels first.
 //!
-//! Where statistics are given, a row is a channel of one image.
-//!
 //! Rows of a team start equally far behind the start of an access: as many are between them as an access has elements, or a divisor of that if it
 //! divides the length of a row. So what a thread has of a row is found once.
 //!
@@ -9,11 +7,11 @@
 //! have besides, at its ends, is [others'](super::segments). So all that a thread has of an access has one weight and one bias, and lanes that are
 //! neighbours add up the gradients of these.
 
-use isonorm_math::{Normalizer, Real};
+use isonorm_math::Normalizer;
 
 use super::access::{Access, Data, Span};
 use super::lanes::{Lanes, unrolled};
-use super::parameters::{Affine, Map, Parameters, Sharing};
+use super::parameters::{Affine, Map, Parameters, Sharing, joined};
 
 /// A weight and a bias for each segment of a row: GroupNorm and InstanceNorm of N, C, spatial.
 pub struct BySegment;
@@ -99,11 +97,7 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for OfSegments<V> {
 
     #[inline(always)]
     fn joined_at(&self, normalizer: Normalizer<f32>, v: usize) -> Normalizer<f32> {
-        Normalizer {
-            centre: normalizer.centre,
-            rstd: normalizer.rstd * self.weight::<T>(v),
-            offset: Real::mul_add(normalizer.offset, self.weight::<T>(v), self.bias::<T>(v)),
-        }
+        joined(normalizer, [self.weight::<T>(v), self.bias::<T>(v)])
     }
 
     #[inline(always)]

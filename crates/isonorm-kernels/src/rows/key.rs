@@ -10,6 +10,7 @@ use super::backward::segmented_later::segmented_later;
 use super::backward::{self, backward};
 use super::by_column::ByColumn;
 use super::by_segment::BySegment;
+use super::each::{Each, ROW_BYTES, each};
 use super::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
 use super::forward::later::{STAY, later};
 use super::forward::{Args, Of, Spec, forward};
@@ -91,8 +92,8 @@ impl Key {
             return 384;
         }
         match small {
-            // There is the next row, too, and the parameters as they came.
-            true if self.ahead && self.accesses == 2 => 768,
+            // There are the parameters as they came.
+            true if self.class == Class::Plain && self.accesses == 2 => 768,
             true => 1024,
             false => 512,
         }
@@ -182,12 +183,13 @@ impl Key {
         }
     }
 
-    /// Bytes of dynamic shared memory of a block of `threads` threads that keeps so much: tiles of long rows, or rows that come
-    /// ahead, of a cluster or in a backward pass. Otherwise nothing is kept, and of those of two sweeps this is the head alone, without their
+    /// Bytes of dynamic shared memory of a block of `threads` threads that keeps so much: tiles of long rows, rows that come
+    /// ahead, of a cluster or in a backward pass, or what rows are normalized with that are nobody's. Otherwise nothing is kept, and of those of two sweeps this is the head alone, without their
     /// [`sweeps_tile_bytes`](Key::sweeps_tile_bytes).
     pub fn shared_bytes(&self, threads: u32, kept: u32) -> u32 {
         let head = match self.owner {
             Owner::Lanes(_) => 0,
+            Owner::Each => kept * ROW_BYTES,
             Owner::Block => Block::SHARED_BYTES,
             Owner::Blocks => Blocks::SHARED_BYTES,
             Owner::Chip => Chip::SHARED_BYTES,
@@ -247,6 +249,7 @@ impl Key {
             Owner::Chip => "chip".into(),
             Owner::Alone => "alone".into(),
             Owner::Grid => "grid".into(),
+            Owner::Each => "each".into(),
         };
         let ahead = if self.ahead && !self.is_long() { "_ahead" } else { "" };
         format!("{op}_{owner}_v{}{ahead}", self.accesses)
@@ -263,11 +266,13 @@ impl Key {
             Owner::Chip => "rows_forward_chip",
             Owner::Lanes(_) | Owner::Block => "rows_forward",
             Owner::Alone | Owner::Grid => "rows_long",
+            Owner::Each => "rows_each",
         });
         if self.width == Width::Element {
             name += "_elements";
         }
         name += match self.sharing {
+            _ if self.owner == Owner::Each => "",
             Sharing::ByColumn if self.width == Width::Ragged => "_ragged_by_column",
             Sharing::ByColumn => "",
             Sharing::ByRun => "_runs",
@@ -279,7 +284,7 @@ impl Key {
             (Class::Plain, Owner::Lanes(_)) if self.pass == Pass::Backward && self.accesses > 4 => "_wide",
             (Class::Plain, Owner::Blocks | Owner::Chip) => "_plain",
             (Class::Plain, _) if self.is_long() || self.pass == Pass::Backward => "_plain",
-            (Class::Plain, Owner::Lanes(_)) if self.accesses <= 2 => "_lanes",
+            (Class::Plain, Owner::Lanes(_)) => "_lanes",
             (Class::Plain, _) => "_block",
             (Class::Piecewise, _) if self.accesses > 8 => "_wide",
             (Class::Piecewise, _) => "_piecewise",

@@ -9,35 +9,73 @@ macro_rules! forward_kernels {
     ($receive:ident) => {
         $receive! {
             "rows_forward_lanes" by forward {
-                layer_lanes2_v1_ahead: Centred, Lanes<2>, Vectors, 1, ByColumn, Plain, false, true;
-                layer_lanes4_v1_ahead: Centred, Lanes<4>, Vectors, 1, ByColumn, Plain, false, true;
-                layer_lanes8_v1_ahead: Centred, Lanes<8>, Vectors, 1, ByColumn, Plain, false, true;
-                layer_lanes8_v2_ahead: Centred, Lanes<8>, Vectors, 2, ByColumn, Plain, false, true;
-                layer_lanes16_v2_ahead: Centred, Lanes<16>, Vectors, 2, ByColumn, Plain, false, true;
-                layer_warp_v2_ahead: Centred, Lanes<32>, Vectors, 2, ByColumn, Plain, false, true;
-                rms_lanes2_v1_ahead: Uncentred, Lanes<2>, Vectors, 1, ByColumn, Plain, false, true;
-                rms_lanes4_v1_ahead: Uncentred, Lanes<4>, Vectors, 1, ByColumn, Plain, false, true;
-                rms_lanes8_v1_ahead: Uncentred, Lanes<8>, Vectors, 1, ByColumn, Plain, false, true;
-                rms_lanes8_v2_ahead: Uncentred, Lanes<8>, Vectors, 2, ByColumn, Plain, false, true;
-                rms_lanes16_v2_ahead: Uncentred, Lanes<16>, Vectors, 2, ByColumn, Plain, false, true;
-                rms_warp_v2_ahead: Uncentred, Lanes<32>, Vectors, 2, ByColumn, Plain, false, true;
+                layer_lanes2_v1: Centred, Lanes<2>, Vectors, 1, ByColumn, Plain, false, false;
+                layer_lanes2_v2: Centred, Lanes<2>, Vectors, 2, ByColumn, Plain, false, false;
+                layer_lanes4_v2: Centred, Lanes<4>, Vectors, 2, ByColumn, Plain, false, false;
+                layer_lanes4_v3: Centred, Lanes<4>, Vectors, 3, ByColumn, Plain, false, false;
+                layer_lanes4_v4: Centred, Lanes<4>, Vectors, 4, ByColumn, Plain, false, false;
+                layer_lanes8_v3: Centred, Lanes<8>, Vectors, 3, ByColumn, Plain, false, false;
+                layer_lanes8_v4: Centred, Lanes<8>, Vectors, 4, ByColumn, Plain, false, false;
+                layer_lanes16_v3: Centred, Lanes<16>, Vectors, 3, ByColumn, Plain, false, false;
+                layer_lanes16_v4: Centred, Lanes<16>, Vectors, 4, ByColumn, Plain, false, false;
+                layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByColumn, Plain, false, false;
+                layer_warp_v3: Centred, Lanes<32>, Vectors, 3, ByColumn, Plain, false, false;
+                layer_warp_v4: Centred, Lanes<32>, Vectors, 4, ByColumn, Plain, false, false;
+                rms_lanes2_v1: Uncentred, Lanes<2>, Vectors, 1, ByColumn, Plain, false, false;
+                rms_lanes2_v2: Uncentred, Lanes<2>, Vectors, 2, ByColumn, Plain, false, false;
+                rms_lanes4_v2: Uncentred, Lanes<4>, Vectors, 2, ByColumn, Plain, false, false;
+                rms_lanes4_v3: Uncentred, Lanes<4>, Vectors, 3, ByColumn, Plain, false, false;
+                rms_lanes4_v4: Uncentred, Lanes<4>, Vectors, 4, ByColumn, Plain, false, false;
+                rms_lanes8_v3: Uncentred, Lanes<8>, Vectors, 3, ByColumn, Plain, false, false;
+                rms_lanes8_v4: Uncentred, Lanes<8>, Vectors, 4, ByColumn, Plain, false, false;
+                rms_lanes16_v3: Uncentred, Lanes<16>, Vectors, 3, ByColumn, Plain, false, false;
+                rms_lanes16_v4: Uncentred, Lanes<16>, Vectors, 4, ByColumn, Plain, false, false;
+                rms_warp_v1: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Plain, false, false;
+                rms_warp_v3: Uncentred, Lanes<32>, Vectors, 3, ByColumn, Plain, false, false;
+                rms_warp_v4: Uncentred, Lanes<32>, Vectors, 4, ByColumn, Plain, false, false;
             }
             "rows_forward_block" by forward {
-                layer_block_v2_ahead: Centred, Block, Vectors, 2, ByColumn, Plain, false, true;
-                rms_block_v2_ahead: Uncentred, Block, Vectors, 2, ByColumn, Plain, false, true;
-                layer_block_v4_ahead: Centred, Block, Vectors, 4, ByColumn, Plain, false, true;
-                rms_block_v4_ahead: Uncentred, Block, Vectors, 4, ByColumn, Plain, false, true;
-                layer_warp_v3_ahead: Centred, Lanes<32>, Vectors, 3, ByColumn, Plain, false, true;
+                layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Plain, false, false;
+                layer_block_v3: Centred, Block, Vectors, 3, ByColumn, Plain, false, false;
+                layer_block_v4: Centred, Block, Vectors, 4, ByColumn, Plain, false, false;
+                layer_block_v6: Centred, Block, Vectors, 6, ByColumn, Plain, false, false;
                 layer_block_v8: Centred, Block, Vectors, 8, ByColumn, Plain, false, false;
-                rms_warp_v3_ahead: Uncentred, Lanes<32>, Vectors, 3, ByColumn, Plain, false, true;
+                rms_block_v2: Uncentred, Block, Vectors, 2, ByColumn, Plain, false, false;
+                rms_block_v3: Uncentred, Block, Vectors, 3, ByColumn, Plain, false, false;
+                rms_block_v4: Uncentred, Block, Vectors, 4, ByColumn, Plain, false, false;
+                rms_block_v6: Uncentred, Block, Vectors, 6, ByColumn, Plain, false, false;
                 rms_block_v8: Uncentred, Block, Vectors, 8, ByColumn, Plain, false, false;
             }
             "rows_forward_piecewise" by forward {
+                layer_lanes2_v1: Centred, Lanes<2>, Vectors, 1, ByColumn, Piecewise, true, false;
+                layer_lanes2_v2: Centred, Lanes<2>, Vectors, 2, ByColumn, Piecewise, true, false;
+                layer_lanes4_v2: Centred, Lanes<4>, Vectors, 2, ByColumn, Piecewise, true, false;
+                layer_lanes4_v3: Centred, Lanes<4>, Vectors, 3, ByColumn, Piecewise, true, false;
+                layer_lanes4_v4: Centred, Lanes<4>, Vectors, 4, ByColumn, Piecewise, true, false;
+                layer_lanes8_v3: Centred, Lanes<8>, Vectors, 3, ByColumn, Piecewise, true, false;
+                layer_lanes8_v4: Centred, Lanes<8>, Vectors, 4, ByColumn, Piecewise, true, false;
+                layer_lanes16_v3: Centred, Lanes<16>, Vectors, 3, ByColumn, Piecewise, true, false;
+                layer_lanes16_v4: Centred, Lanes<16>, Vectors, 4, ByColumn, Piecewise, true, false;
                 layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByColumn, Piecewise, true, false;
+                layer_warp_v3: Centred, Lanes<32>, Vectors, 3, ByColumn, Piecewise, true, false;
+                layer_warp_v4: Centred, Lanes<32>, Vectors, 4, ByColumn, Piecewise, true, false;
                 layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Piecewise, true, false;
+                layer_block_v3: Centred, Block, Vectors, 3, ByColumn, Piecewise, true, false;
                 layer_block_v4: Centred, Block, Vectors, 4, ByColumn, Piecewise, true, false;
+                rms_lanes2_v1: Uncentred, Lanes<2>, Vectors, 1, ByColumn, Piecewise, true, false;
+                rms_lanes2_v2: Uncentred, Lanes<2>, Vectors, 2, ByColumn, Piecewise, true, false;
+                rms_lanes4_v2: Uncentred, Lanes<4>, Vectors, 2, ByColumn, Piecewise, true, false;
+                rms_lanes4_v3: Uncentred, Lanes<4>, Vectors, 3, ByColumn, Piecewise, true, false;
+                rms_lanes4_v4: Uncentred, Lanes<4>, Vectors, 4, ByColumn, Piecewise, true, false;
+                rms_lanes8_v3: Uncentred, Lanes<8>, Vectors, 3, ByColumn, Piecewise, true, false;
+                rms_lanes8_v4: Uncentred, Lanes<8>, Vectors, 4, ByColumn, Piecewise, true, false;
+                rms_lanes16_v3: Uncentred, Lanes<16>, Vectors, 3, ByColumn, Piecewise, true, false;
+                rms_lanes16_v4: Uncentred, Lanes<16>, Vectors, 4, ByColumn, Piecewise, true, false;
                 rms_warp_v1: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Piecewise, true, false;
+                rms_warp_v3: Uncentred, Lanes<32>, Vectors, 3, ByColumn, Piecewise, true, false;
+                rms_warp_v4: Uncentred, Lanes<32>, Vectors, 4, ByColumn, Piecewise, true, false;
                 rms_block_v2: Uncentred, Block, Vectors, 2, ByColumn, Piecewise, true, false;
+                rms_block_v3: Uncentred, Block, Vectors, 3, ByColumn, Piecewise, true, false;
                 rms_block_v4: Uncentred, Block, Vectors, 4, ByColumn, Piecewise, true, false;
             }
             "rows_forward_any" by forward {
@@ -52,13 +90,11 @@ macro_rules! forward_kernels {
                 layer_warp_v2: Centred, Lanes<32>, Vectors, 2, ByRun, Piecewise, true, false;
                 layer_block_v2: Centred, Block, Vectors, 2, ByRun, Piecewise, true, false;
                 layer_block_v4: Centred, Block, Vectors, 4, ByRun, Piecewise, true, false;
-                given_block_v4: Given, Block, Vectors, 4, ByRun, Piecewise, true, false;
             }
             "rows_forward_runs_any" by forward {
                 layer_warp_v2: Centred, Lanes<32>, Vectors, 2, ByRun, Any, true, false;
                 layer_block_v2: Centred, Block, Vectors, 2, ByRun, Any, true, false;
                 layer_block_v4: Centred, Block, Vectors, 4, ByRun, Any, true, false;
-                given_block_v4: Given, Block, Vectors, 4, ByRun, Any, true, false;
             }
             "rows_forward_elements" by forward {
                 layer_warp_v4: Centred, Lanes<32>, Elements, 4, ByColumn, Any, true, false;
@@ -69,8 +105,15 @@ macro_rules! forward_kernels {
             "rows_forward_elements_runs" by forward {
                 layer_warp_v4: Centred, Lanes<32>, Elements, 4, ByRun, Any, true, false;
                 layer_block_v8: Centred, Block, Elements, 8, ByRun, Any, true, false;
-                given_warp_v4: Given, Lanes<32>, Elements, 4, ByRun, Any, true, false;
-                given_block_v8: Given, Block, Elements, 8, ByRun, Any, true, false;
+            }
+            "rows_each_piecewise" by each {
+                given_each_v2: Given, Each, Ragged, 2, ByRun, Piecewise, true, false;
+            }
+            "rows_each_any" by each {
+                given_each_v2: Given, Each, Ragged, 2, ByRun, Any, true, false;
+            }
+            "rows_each_elements" by each {
+                given_each_v4: Given, Each, Elements, 4, ByRun, Any, true, false;
             }
             "rows_forward_cluster_plain" by forward {
                 layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByColumn, Plain, false, true;
@@ -136,17 +179,9 @@ macro_rules! forward_kernels {
             "rows_forward_by_segment_piecewise" by forward {
                 layer_block_v4_ahead: Centred, Block, Ragged<true>, 4, BySegment, Piecewise, false, true;
                 layer_block_v8_ahead: Centred, Block, Ragged<true>, 8, BySegment, Piecewise, false, true;
-                given_lanes8_v1_ahead: Given, Lanes<8>, Ragged<true>, 1, BySegment, Piecewise, true, true;
-                given_warp_v1_ahead: Given, Lanes<32>, Ragged<true>, 1, BySegment, Piecewise, true, true;
-                given_warp_v4_ahead: Given, Lanes<32>, Ragged<true>, 4, BySegment, Piecewise, true, true;
-                given_block_v4_ahead: Given, Block, Ragged<true>, 4, BySegment, Piecewise, true, true;
             }
             "rows_forward_by_segment_any" by forward {
                 layer_block_v4_ahead: Centred, Block, Ragged<true>, 4, BySegment, Any, true, true;
-                given_lanes8_v1_ahead: Given, Lanes<8>, Ragged<true>, 1, BySegment, Any, true, true;
-                given_warp_v1_ahead: Given, Lanes<32>, Ragged<true>, 1, BySegment, Any, true, true;
-                given_warp_v4_ahead: Given, Lanes<32>, Ragged<true>, 4, BySegment, Any, true, true;
-                given_block_v4_ahead: Given, Block, Ragged<true>, 4, BySegment, Any, true, true;
             }
             "rows_forward_cluster_by_segment_piecewise" by forward {
                 layer_blocks_v4_ahead: Centred, Blocks, Ragged<true>, 4, BySegment, Piecewise, false, true;
@@ -164,7 +199,6 @@ macro_rules! forward_kernels {
             "rows_long_runs" by long {
                 layer_alone_v2: Centred, Alone, Vectors, 2, ByRun, Any, true, true;
                 layer_grid_v2: Centred, Grid, Vectors, 2, ByRun, Any, true, true;
-                given_alone_v2: Given, Alone, Vectors, 2, ByRun, Any, true, true;
             }
             "rows_long_elements" by long {
                 layer_alone_v2: Centred, Alone, Elements, 2, ByColumn, Any, true, true;
@@ -175,7 +209,6 @@ macro_rules! forward_kernels {
             "rows_long_elements_runs" by long {
                 layer_alone_v2: Centred, Alone, Elements, 2, ByRun, Any, true, true;
                 layer_grid_v2: Centred, Grid, Elements, 2, ByRun, Any, true, true;
-                given_alone_v2: Given, Alone, Elements, 2, ByRun, Any, true, true;
             }
             "rows_long_plain" by long {
                 layer_alone_v2: Centred, Alone, Vectors, 2, ByColumn, Plain, false, true;
@@ -186,7 +219,6 @@ macro_rules! forward_kernels {
             "rows_long_runs_plain" by long {
                 layer_alone_v2: Centred, Alone, Vectors, 2, ByRun, Plain, false, true;
                 layer_grid_v2: Centred, Grid, Vectors, 2, ByRun, Plain, false, true;
-                given_alone_v2: Given, Alone, Vectors, 2, ByRun, Plain, false, true;
             }
         }
     };

@@ -20,7 +20,7 @@ use super::forward::{Spec, next_set};
 use super::lanes::{Lanes, unrolled};
 use super::parameters::{OfColumn, at_least_one};
 use super::spread::{HEAD_BYTES, Spread};
-use super::statistics::{Measured, Op, Statistics, centred, given, uncentred};
+use super::statistics::{Measured, Op, Statistics, centred, uncentred};
 use super::sums::Sums;
 use crate::block::{self, Scratch};
 use crate::simt::{self, Shared};
@@ -47,7 +47,7 @@ pub unsafe fn long<T: Data, S: Spec<Team: Spread, Map: OfColumn>, const V: usize
     while row < args.rows {
         // SAFETY: the caller's.
         unsafe {
-            let measured = walk.measure(&mut spread, &mut scratch, row, set);
+            let measured = walk.measure(&mut spread, &mut scratch, row);
             if spread.rank() == 0 && simt::thread_index() == 0 {
                 measured.save(args, row);
             }
@@ -307,16 +307,13 @@ impl<'a, T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'a, T, S, V> {
 
     /// The row's statistics; valid in all threads.
     #[inline(always)]
-    unsafe fn measure(&self, spread: &mut S::Team, scratch: &mut Scratch, row: u64, set: u32) -> Measured
+    unsafe fn measure(&self, spread: &mut S::Team, scratch: &mut Scratch, row: u64) -> Measured
     where
         S::Team: Spread,
     {
         let args = self.args;
         // SAFETY: the caller's, here and below.
         unsafe {
-            if S::Statistics::OP == Op::Given {
-                return given::<T>(&args.affine, [args.given_mean, args.given_variance], set, args.eps);
-            }
             let shift = if Self::CENTRED { self.typical(row) } else { f32::ZERO };
             let own = block::moments(self.share(row, shift), scratch);
             let mut all = spread.merge(own, args);
@@ -334,7 +331,7 @@ impl<'a, T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'a, T, S, V> {
     unsafe fn again(&self, row: u64, at: At) -> Tile<T, S::Access, V> {
         // SAFETY: the caller's, here and below.
         unsafe {
-            if S::Statistics::OP == Op::Given || !self.is_kept(at) {
+            if !self.is_kept(at) {
                 let mut loaded = self.load(row, at, self.has_residual());
                 if self.has_stream() {
                     Self::add_residual(&mut loaded);

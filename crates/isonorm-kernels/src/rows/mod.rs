@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`forward`] | the forward pass, over what the others do |
 //! | [`long`] | the forward pass over rows that are longer than registers |
+//! | [`each`](mod@each) | the forward pass where statistics are given |
 //! | [`running`] | from the statistics of rows to running statistics |
 //! | [`backward`], [`gather`] | the backward pass, and the sum of what its teams have summed |
 //! | [`two_sweeps`] | the backward pass over rows that registers do not hold, or whose runs of columns share parameters |
@@ -19,6 +20,7 @@
 //! | [`segments`] | rows that lie in pieces, each row with a weight and a bias |
 //! | [`by_segment`] | rows of channels, each with a weight and a bias, which begin anywhere |
 //! | [`epilogue`] | activations |
+//! | `quotient` | division by the same number again and again |
 //! | `lanes` | a few numbers side by side |
 //! | `list`, [`key`] | which kernels there are, and what the host knows of them |
 
@@ -27,6 +29,7 @@ pub mod backward;
 pub mod by_column;
 pub mod by_segment;
 mod data;
+pub mod each;
 pub mod epilogue;
 pub mod forward;
 pub mod gather;
@@ -36,6 +39,7 @@ pub(crate) mod lanes;
 pub(crate) mod list;
 pub mod long;
 pub mod parameters;
+mod quotient;
 pub mod ragged;
 pub mod ring;
 mod run_of;

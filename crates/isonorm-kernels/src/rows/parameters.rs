@@ -2,7 +2,7 @@
 
 use core::num::NonZero;
 
-use isonorm_math::Normalizer;
+use isonorm_math::{Normalizer, Real};
 
 use super::access::{Access, Data, Span};
 use super::lanes::{Lanes, unrolled};
@@ -253,6 +253,16 @@ pub(super) unsafe fn one_of_run<T: Data>(affine: &Affine, index: u32) -> [f32; 2
         unsafe { affine.parameter::<T>(base, index) }
     };
     [one(affine.weight, 1.0), one(affine.bias, 0.0)]
+}
+
+/// What makes z of x where all of it has one weight and bias, as the normalizer makes x̂ of it.
+#[inline(always)]
+pub(super) fn joined(normalizer: Normalizer<f32>, [weight, bias]: [f32; 2]) -> Normalizer<f32> {
+    Normalizer {
+        centre: normalizer.centre,
+        rstd: normalizer.rstd * weight,
+        offset: Real::mul_add(normalizer.offset, weight, bias),
+    }
 }
 
 /// See [`ByRun`].

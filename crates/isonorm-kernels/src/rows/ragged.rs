@@ -27,6 +27,12 @@ impl Own {
         }
     }
 
+    /// Those of an access of so many elements before an end that is so many behind its start; nothing where that is all of them.
+    #[inline(always)]
+    pub(super) fn before(end: u32, elements: u32) -> Option<Own> {
+        (end < elements).then_some(Own { from: 0, to: end })
+    }
+
     /// Elements before.
     #[inline(always)]
     pub(super) fn lead(self) -> u32 {

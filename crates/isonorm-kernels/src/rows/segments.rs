@@ -7,11 +7,11 @@
 //! ([`Ragged`](super::access::Ragged)). The first and the last access of a segment then have elements that are others': those are loaded,
 //! count as the number that distances are from, or as 0 where sums are of products, and are never stored.
 
-use isonorm_math::{Normalizer, Real};
+use isonorm_math::Normalizer;
 
 use super::access::{Access, Data, Span, Width};
 use super::lanes::Lanes;
-use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one};
+use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one, joined};
 use crate::simt::{self, WARP};
 
 /// Segments of a row, as a kernel is told.
@@ -136,11 +136,7 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for OfRow {
 
     #[inline(always)]
     fn joined(&self, normalizer: Normalizer<f32>) -> Normalizer<f32> {
-        Normalizer {
-            centre: normalizer.centre,
-            rstd: normalizer.rstd * self.weight,
-            offset: Real::mul_add(normalizer.offset, self.weight, self.bias),
-        }
+        joined(normalizer, [self.weight, self.bias])
     }
 
     #[inline(always)]

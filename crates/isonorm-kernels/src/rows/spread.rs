@@ -33,7 +33,7 @@ pub trait Spread: Owns {
     unsafe fn merge<T>(&mut self, own: Moments<f32>, args: &Args<T>) -> Moments<f32>;
 }
 
-/// A block has rows of its own. (With given statistics, so have several.)
+/// A block has rows of its own.
 pub struct Alone {
     blocks: u32,
 }

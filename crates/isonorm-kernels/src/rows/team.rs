@@ -23,6 +23,8 @@ pub enum Owner {
     Alone,
     /// Blocks of the grid that do not hold the row.
     Grid,
+    /// Nobody: each access is on its own.
+    Each,
 }
 
 /// A type that stands for an [`Owner`].
@@ -65,10 +67,7 @@ pub trait Team: Owns + Sized {
     /// That, and the thread's index among those that the block has for the row, of how many.
     #[inline(always)]
     fn own_place(&self) -> (u32, u32, u32) {
-        match Self::OWNER {
-            Owner::Lanes(lanes) => (0, self.rank(), lanes),
-            _ => (self.block(), simt::thread_index(), simt::block_threads()),
-        }
+        (self.block(), simt::thread_index(), simt::block_threads())
     }
 
     /// The first row of the teams that go from row to row together: those of a warp, or the block's.

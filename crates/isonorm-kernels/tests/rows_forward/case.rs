@@ -151,6 +151,10 @@ impl<T: Data> Case<T> {
         let bytes = size_of::<T>();
         let lanes = 16 / bytes;
         let aligned = self.lead.is_multiple_of(lanes) && self.stride().is_multiple_of(lanes);
+        if self.kernel.key.owner == Owner::Each {
+            let anywhere = self.kernel.key.width == Width::Element || self.lead.is_multiple_of(lanes);
+            return anywhere && self.gap == 0 && self.run == self.columns;
+        }
         let whole_runs = !self.by_run() || self.run.is_multiple_of(lanes);
         self.kernel
             .key

@@ -19,9 +19,8 @@ fn long_kernels<T: Rounding>() -> impl Iterator<Item = Kernel<Args<T>>> {
 }
 
 fn blocks<T>(kernel: &Kernel<Args<T>>) -> &'static [u32] {
-    match (kernel.key.owner, kernel.key.op) {
-        (Owner::Alone, Op::Given) => &[1, 3],
-        (Owner::Alone, _) => &[1],
+    match kernel.key.owner {
+        Owner::Alone => &[1],
         _ => &[1, 2, 5],
     }
 }

@@ -51,16 +51,13 @@ fn channels_of_any_size_are_held() {
             "layernorm x=65536x770 pass=backward",
             "rows_backward_ragged_by_column_plain",
         ),
-        // Where statistics are given, channels of images.
-        (
-            "batchnorm x=64x2048x7x7 dtype=bf16 pass=eval",
-            "rows_forward_by_segment_piecewise",
-        ),
+        // Where statistics are given, nothing is held.
+        ("batchnorm x=64x2048x7x7 dtype=bf16 pass=eval", "rows_each_piecewise"),
         (
             "batchnorm x=64x1024x14x14 dtype=bf16 act=silu pass=eval",
-            "rows_forward_by_segment_any",
+            "rows_each_any",
         ),
-        ("batchnorm x=64x1024x14x14 pass=eval", "rows_long_runs_plain"),
+        ("batchnorm x=64x1024x14x14 pass=eval", "rows_each_piecewise"),
         // As before, where whole accesses have one weight.
         (
             "groupnorm x=64x256x56x56 groups=32 dtype=bf16",

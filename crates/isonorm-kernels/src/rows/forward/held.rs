@@ -76,7 +76,7 @@ impl<T: Data, A: Access, const V: usize> Copy for Loaded<T, A, V> {}
 
 impl<T: Data, A: Access, const V: usize> Loaded<T, A, V> {
     #[inline(always)]
-    fn nothing() -> Self {
+    pub(super) fn nothing() -> Self {
         let nothing = A::nothing::<T>();
         Self {
             x: [nothing; V],

@@ -6,9 +6,9 @@
 //!
 //! Or, as a pre-norm transformer has it, `stream = x + residual` is written too, and is what is normalized.
 //!
-//! A team walks over its rows: what all rows share stays in its registers, and with [`Spec::AHEAD`] the next row is on its way
-//! while this one is reduced: to registers, or, where the blocks of a cluster wait for each other, several to shared memory. Where
-//! blocks of the whole chip do, see [`later`].
+//! A team walks over its rows; it may have just one, as the multiprocessor has other teams to go on with while one waits. What all rows share stays
+//! in its registers, and with [`Spec::AHEAD`] the next row is on its way while this one is reduced: to registers, or, where the blocks of a cluster
+//! wait for each other, several to shared memory. Where blocks of the whole chip do, see [`later`].
 
 mod held;
 pub mod later;
@@ -155,11 +155,9 @@ pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<
     // The set of the team's first row, and how many sets further its next row is.
     let set_of = |row| args.affine.set_of::<S::Map>(row);
     let (mut set, set_step) = (set_of(first_row + own_row), set_of(step));
-    // SAFETY: the caller's.
-    let mut parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span, S::AHEAD) };
-    let mut ahead = None;
     let mut ring = Ring::new(S::Team::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.kept, 0);
-    let mut first = First::nothing();
+    // The row that comes next: on its way before anything else is read.
+    let (mut next, mut first) = (Loaded::nothing(), First::nothing());
     if Walk::<T, S, V>::RING {
         first = walk.first(first_row + own_row);
         let mut rows = 0;
@@ -167,29 +165,35 @@ pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<
             walk.fetch(&ring, first_row + own_row + u64::from(rows) * step, rows);
             rows += 1;
         }
-    } else if S::AHEAD {
-        ahead = Some(walk.load(first_row + own_row));
+    } else if Walk::<T, S, V>::EARLY {
+        next = walk.load(first_row + own_row);
     }
+    // SAFETY: the caller's.
+    let mut parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span, Walk::<T, S, V>::KEEPS) };
     while first_row < args.rows {
         // Opaque, for otherwise every address becomes a variable of the loop, with registers of its own.
         let row = simt::opaque_64(first_row) + own_row;
         first_row = simt::opaque_64(first_row) + step;
-        let mut loaded = if Walk::<T, S, V>::RING {
+        let mut loaded;
+        if Walk::<T, S, V>::RING {
             let slot = ring.slot(0);
-            let loaded = walk.arrived(&mut ring, row, first);
+            loaded = walk.arrived(&mut ring, row, first);
             // In its place, now that the row is in registers.
             walk.fetch(&ring, row + u64::from(args.kept) * step, slot);
             first = walk.first(first_row + own_row);
-            loaded
-        } else {
-            let loaded = ahead.unwrap_or_else(|| walk.load(row));
+        } else if Walk::<T, S, V>::EARLY {
+            loaded = next;
             if S::AHEAD {
-                ahead = Some(walk.load(first_row + own_row));
+                next = walk.load(first_row + own_row);
             }
-            loaded
-        };
+        } else {
+            loaded = walk.load(row);
+        }
         // SAFETY: the caller's.
         unsafe { walk.normalize(&mut loaded, &mut team, &mut parameters, row, set) };
+        if Walk::<T, S, V>::EARLY && !S::AHEAD {
+            next = walk.load(first_row + own_row);
+        }
         set = next_set(set, set_step, sets);
     }
 }
@@ -204,6 +208,13 @@ pub(super) fn next_set(set: u32, step: u32, sets: NonZero<u32>) -> u32 {
 impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     /// Whether parameters are read for each row.
     const READS: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::READS;
+
+    /// Whether parameters of 16 bits that are too many to be kept as numbers are kept as they came: for the next row, or because they come
+    /// with the first one.
+    const KEEPS: bool = S::AHEAD || matches!(S::Epilogue::CLASS, Class::Plain) && V <= 4;
+
+    /// Whether the first row comes before parameters are read that are kept.
+    const EARLY: bool = !Self::RING && (S::AHEAD || Self::KEEPS);
 
     /// Whether weight and bias are part of what a row is finished with, as if it were normalized only.
     const JOINED: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::JOINED;

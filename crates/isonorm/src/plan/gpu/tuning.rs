@@ -45,9 +45,8 @@ pub(super) struct Registers {
     pub(super) slots: u32,
     /// Rows for each multiprocessor below which lanes own all rows that they hold: blocks of several teams leave fewer sums.
     pub(super) few_rows_of_lanes: u64,
-    /// Blocks of a grid that does not load ahead and keeps no parameters, as multiples of what a GPU's threads hold: with few
-    /// rows a team, a last wave that is not full costs little.
-    pub(super) waves: u32,
+    /// Threads of each multiprocessor up to which a row that lanes could own gets more of them.
+    pub(super) few_threads: u64,
     /// Rows of a team, at least, unless multiprocessors were idle: what a team sums has to be written and read again.
     pub(super) least_rows: u64,
 }
@@ -57,12 +56,27 @@ const FORWARD_CLUSTER: Shapes = &[(4, 64..=256), (4, 64..=512)];
 const FORWARD_CLUSTER_WIDE: Shapes = &[(4, 64..=256), (8, 64..=256), (4, 64..=512)];
 const FORWARD_CHIP: &[(u32, u32, u32)] = &[(8, 128, 64), (8, 256, u32::MAX), (8, 512, u32::MAX)];
 
+/// Rows of 16 bits: about four accesses, and more where their threads would be too many for several blocks of a multiprocessor.
+const FORWARD_16: Shapes = &[
+    (2, 64..=64),
+    (4, 64..=64),
+    (3, 64..=96),
+    (4, 96..=160),
+    (8, 128..=128),
+    (6, 64..=256),
+    (8, 64..=512),
+    (4, 32..=512),
+    (2, 32..=768),
+];
+
 /// The forward pass.
 pub(super) const FORWARD: Registers = Registers {
-    lanes_threads: 128,
+    lanes_threads: 64,
     wide: Shared {
-        lanes: 96,
+        lanes: 128,
         block: &[
+            (2, 32..=128),
+            (4, 96..=128),
             (8, 64..=256),
             (2, 32..=256),
             (4, 32..=512),
@@ -75,22 +89,16 @@ pub(super) const FORWARD: Registers = Registers {
         chip: FORWARD_CHIP,
     },
     centred_16: Shared {
-        lanes: 96,
-        block: &[
-            (4, 64..=512),
-            (2, 32..=256),
-            (4, 32..=512),
-            (8, 64..=512),
-            (2, 32..=768),
-        ],
+        lanes: 128,
+        block: FORWARD_16,
         most_bytes: 32 << 10,
         cluster: FORWARD_CLUSTER,
         most_cluster_threads: 256,
         chip: FORWARD_CHIP,
     },
     other_16: Shared {
-        lanes: 96,
-        block: &[(8, 64..=512), (2, 32..=256), (4, 32..=512), (2, 32..=768)],
+        lanes: 128,
+        block: FORWARD_16,
         most_bytes: 64 << 10,
         cluster: FORWARD_CLUSTER,
         most_cluster_threads: 256,
@@ -101,7 +109,7 @@ pub(super) const FORWARD: Registers = Registers {
     few_rows: 2,
     slots: 3,
     few_rows_of_lanes: 0,
-    waves: 8,
+    few_threads: 256,
     least_rows: 1,
 };
 
@@ -132,7 +140,7 @@ pub(super) const BACKWARD: Registers = Registers {
     few_rows: 0,
     slots: 2,
     few_rows_of_lanes: 64,
-    waves: 1,
+    few_threads: 0,
     least_rows: 2,
 };
 
@@ -157,15 +165,12 @@ pub(super) struct Long {
     pub(super) threads: u32,
     /// A row is not spread over so many blocks that each has less than this.
     pub(super) least_share_bytes: u64,
-    /// Blocks of a grid in which no two exchange anything, as multiples of what runs at once.
-    pub(super) waves: u64,
 }
 
 /// Rows that are longer than registers.
 pub(super) const LONG: Long = Long {
     threads: 512,
     least_share_bytes: 16 << 10,
-    waves: 4,
 };
 
 /// The backward pass in two sweeps.
@@ -179,6 +184,13 @@ pub(super) struct Sweeps {
     /// At least, where there are too few rows for the GPU.
     pub(super) least_share_bytes: u64,
 }
+
+/// Blocks of a grid whose kernels have smooth activations and load nothing ahead, as multiples of what a GPU's threads hold: with few rows a
+/// team, a last wave that is not full costs little.
+pub(super) const SMOOTH_WAVES: u32 = 8;
+
+/// Threads of a block, where statistics are given.
+pub(super) const EACH_THREADS: u32 = 256;
 
 /// The backward pass in two sweeps.
 pub(super) const SWEEPS: Sweeps = Sweeps {

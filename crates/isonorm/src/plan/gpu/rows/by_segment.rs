@@ -13,9 +13,9 @@ use isonorm_kernels::simt::WARP;
 use super::super::choice::Planned;
 use super::super::occupancy::PARTS_OF_SM;
 use super::super::tuning::{BY_SEGMENT, LAUNCH};
-use super::registers::{self, CLUSTERS, Choice, does_not_hold, teams};
+use super::registers::{self, CLUSTERS, Choice, teams};
 use super::segments::{needed_slots, shape, slots, tuning};
-use super::{Listed, Parameters, Rows, Schedule, backward, running};
+use super::{Listed, Parameters, Rows, backward, running};
 use crate::{DType, NormDesc};
 
 /// The elements of a row, at most: blocks that share it hold fewer by far.
@@ -41,9 +41,9 @@ pub(super) fn tried_before(rows: &Rows<'_>) -> &'static [&'static str] {
     }
 }
 
-/// All shapes that hold a row, the fastest by the estimate first; none where statistics are given, and nothing is added up.
+/// All shapes that hold a row, the fastest by the estimate first.
 pub(super) fn plans(desc: &NormDesc, rows: &Rows<'_>) -> Vec<Planned> {
-    let segments = segments(rows).filter(|rows| rows.op != Op::Given && !desc.has_stream());
+    let segments = segments(rows).filter(|_| !desc.has_stream());
     let Some(rows) = segments else {
         return Vec::new();
     };
@@ -66,34 +66,10 @@ pub(super) fn plans(desc: &NormDesc, rows: &Rows<'_>) -> Vec<Planned> {
     plans
 }
 
-/// Where statistics are given, the fewest lanes that hold a channel of an image.
-pub(super) fn given_lanes(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
-    let of_lanes = |owner| matches!(owner, Owner::Lanes(_));
-    given(rows, width, of_lanes).ok_or_else(|| does_not_hold(rows, "the registers of lanes of a warp", width))
-}
-
-/// Where statistics are given, a block that holds a channel of an image.
-pub(super) fn given_block(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
-    given(rows, width, |owner| owner == Owner::Block)
-        .ok_or_else(|| does_not_hold(rows, "the registers of a block", width))
-}
-
-/// The fewest threads of such owners, by the kernel with the least code for nothing, and as many rows on their way as there is room for.
-fn given(rows: &Rows<'_>, width: Width, owns: impl Fn(Owner) -> bool) -> Option<Schedule> {
-    let rows = segments(rows)?;
-    let kernels = rows.kernels(width);
-    let owned = kernels.iter().filter(|listed| owns(listed.key.owner));
-    let choices = owned.flat_map(|listed| choices(&rows, listed));
-    // The first of equals.
-    let choice = choices.min_by_key(|choice| choice.listed.key.team_threads(choice.threads, 1))?;
-    let slots = slots(&rows, choice).into_iter().max()?;
-    Some(registers::with_slots(&rows, choice, slots))
-}
-
 /// The rows as segments, if they are such: those of a parameter each, all of a row without any, or with a parameter for each column.
 fn segments<'a>(rows: &Rows<'a>) -> Option<Rows<'a>> {
     let (run, sharing) = match (rows.parameters.sharing, rows.op) {
-        (Sharing::ByRun, Op::Layer | Op::Given) => (rows.parameters.run, Sharing::BySegment),
+        (Sharing::ByRun, Op::Layer) => (rows.parameters.run, Sharing::BySegment),
         (Sharing::ByColumn, Op::Layer) if !rows.has_parameters => (rows.columns, Sharing::BySegment),
         (Sharing::ByColumn, Op::Layer | Op::Rms) if !rows.residual => (rows.columns, Sharing::ByColumn),
         _ => return None,
@@ -141,16 +117,6 @@ fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
         })
     };
     match listed.key.owner {
-        Owner::Lanes(lanes) => {
-            let threads = tuning(rows).lanes_threads;
-            let holds = accesses <= u64::from(lanes * listed.key.accesses);
-            let choice = Choice {
-                listed,
-                threads,
-                blocks: 1,
-            };
-            Some(choice).filter(|_| holds).into_iter().collect()
-        }
         Owner::Block => choice(1).into_iter().collect(),
         _ if listed.needs().is_none_or(|needs| rows.has_clusters(needs).is_err()) => Vec::new(),
         _ => {

@@ -1,11 +1,10 @@
 //! Rows that are longer than registers: how many blocks share one, and how much of it they keep in shared memory.
 
 use isonorm_kernels::rows::access::Width;
-use isonorm_kernels::rows::statistics::Op;
 use isonorm_kernels::rows::team::Owner;
 
 use super::super::tuning::LONG;
-use super::{Exchange, Forward, Listed, MOST_BLOCKS, Rows, Schedule, Work};
+use super::{Exchange, Forward, Listed, Rows, Schedule, Work};
 
 /// Shares start on lines of the cache, as the kernels have it.
 const LINE_BYTES: u64 = 128;
@@ -46,22 +45,6 @@ pub(super) fn grid(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     Ok(schedule)
 }
 
-/// With given statistics: any blocks, which exchange nothing and keep nothing.
-pub(super) fn stream(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
-    if rows.op != Op::Given {
-        return Err("statistics are not given".into());
-    }
-    let tiles = Tiles::of(rows, Owner::Alone, width)?;
-    let resident = u64::from(rows.gpu.sms) * u64::from(rows.gpu.threads_per_sm / LONG.threads).max(1);
-    let blocks = (LONG.waves * resident)
-        .div_ceil(rows.rows)
-        .clamp(1, tiles.most_blocks(rows));
-    let grid = rows.rows.min(MOST_BLOCKS / blocks) * blocks;
-    let mut schedule = Tiles { most_kept: 0, ..tiles }.schedule(rows, grid, blocks);
-    schedule.again_bytes = 0;
-    Ok(schedule)
-}
-
 /// A row as tiles of what a block has at a time.
 struct Tiles {
     listed: &'static Listed,
@@ -72,15 +55,7 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// Tiles of a kernel that measures.
     fn new(rows: &Rows<'_>, owner: Owner, width: Width) -> Result<Tiles, String> {
-        match rows.op {
-            Op::Given => Err("statistics are given: there is nothing to keep".into()),
-            _ => Tiles::of(rows, owner, width),
-        }
-    }
-
-    fn of(rows: &Rows<'_>, owner: Owner, width: Width) -> Result<Tiles, String> {
         let mut kernels = rows.kernels(width).into_iter();
         let found = kernels.find(|listed| listed.key.owner == owner);
         let listed = found.ok_or(match width {

@@ -3,6 +3,7 @@
 
 mod backward;
 mod by_segment;
+mod each;
 mod long;
 mod parameters;
 mod registers;
@@ -214,16 +215,9 @@ const FORWARD: Ways = &[
     ("rows/chip", registers::chip),
 ];
 /// Rows that are longer than that.
-const FORWARD_LONG: Ways = &[
-    ("rows/alone", long::alone),
-    ("rows/grid", long::grid),
-    ("rows/stream", long::stream),
-];
-/// Rows that begin anywhere, where statistics are given.
-const FORWARD_GIVEN: Ways = &[
-    ("rows/lanes", by_segment::given_lanes),
-    ("rows/block", by_segment::given_block),
-];
+const FORWARD_LONG: Ways = &[("rows/alone", long::alone), ("rows/grid", long::grid)];
+/// Given statistics, for which nothing is held.
+const FORWARD_GIVEN: Ways = &[("rows/each", each::plan)];
 const BACKWARD: Ways = &[
     ("rows/lanes", backward::lanes),
     ("rows/block", backward::block),
@@ -241,8 +235,10 @@ pub(super) fn plan(
     skipped: usize,
     candidates: &mut Vec<Candidate>,
 ) -> GpuSchedule {
+    let given = desc.uses_running_statistics() && !desc.get_pass().is_backward();
     let [held, long] = match desc.get_pass().is_backward() {
         true => [BACKWARD, BACKWARD_LONG],
+        false if given => [FORWARD_GIVEN, &[]],
         false => [FORWARD, FORWARD_LONG],
     };
     let rows = match Rows::of(desc, g, gpu) {
@@ -259,14 +255,14 @@ pub(super) fn plan(
     let (first, later): (Vec<_>, Vec<_>) = held
         .iter()
         .partition(|(name, _)| by_segment.is_empty() || before.contains(name));
-    if rows.may_be_vectors() {
+    if given {
+        aligned.ways(&rows, held, Width::Ragged);
+    } else if rows.may_be_vectors() {
         aligned.ways(&rows, first, Width::Vector);
     }
     aligned.planned(by_segment);
-    if rows.may_be_vectors() {
+    if rows.may_be_vectors() && !given {
         aligned.ways(&rows, later.into_iter().chain(long), Width::Vector);
-    } else if (rows.op, rows.pass) == (Op::Given, Pass::Forward) {
-        aligned.ways(&rows, FORWARD_GIVEN, Width::Ragged);
     }
     let elements = |skipped| {
         let mut tried = Tried::skipping(skipped);

@@ -15,7 +15,7 @@ use isonorm_kernels::rows::statistics::Op;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
-use super::super::tuning::{self, Registers, Shared};
+use super::super::tuning::{self, Registers, SMOOTH_WAVES, Shared};
 use super::{Forward, Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Work};
 
 /// Blocks of a cluster: every GPU that has clusters has these.
@@ -78,7 +78,18 @@ pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
         .iter()
         .filter(holds)
         .min_by_key(|listed| listed.key.team_threads(threads, 1));
-    let listed = fewest.ok_or_else(|| does_not_hold(rows, "the registers of lanes of a warp", width))?;
+    let mut listed = fewest.ok_or_else(|| does_not_hold(rows, "the registers of lanes of a warp", width))?;
+    let of_all = rows.rows.saturating_mul(listed.key.team_threads(threads, 1).into());
+    if width == Width::Vector && of_all <= tuning.few_threads * u64::from(rows.gpu.sms) {
+        if by_block(rows, width, tuning).is_ok() {
+            return Err("a block of more threads does better with few rows".into());
+        }
+        let most = kernels
+            .iter()
+            .filter(holds)
+            .max_by_key(|listed| listed.key.team_threads(threads, 1));
+        listed = most.unwrap_or(listed);
+    }
     Ok(Choice {
         listed,
         threads,
@@ -208,7 +219,12 @@ fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>, blocks
         Width::Element => fewest.max(*range.start()),
         Width::Vector | Width::Ragged => fewest,
     };
+    // Of vectors, no access of all threads may lie beyond the row: a shape with one less does better.
+    let accesses = rows.columns.div_ceil(key.access_elements(rows.bytes()).into());
+    let is_full =
+        key.width != Width::Vector || accesses > u64::from(key.accesses - 1) * u64::from(threads) * u64::from(blocks);
     let fits = range.contains(&threads)
+        && is_full
         && key.fits(rows.columns, (threads, blocks), rows.bytes())
         && (key.pass == Pass::Forward
             || key.sharing == Sharing::ByColumn
@@ -237,19 +253,21 @@ impl Registers {
     }
 }
 
-/// Teams of the grid: no more than there are rows for; so many as run at once, where a team's rows follow each other closely.
-/// Blocks keep so much in shared memory.
+/// Teams of the grid: one for each row, as the GPU has others to run while one waits; so many as run at once, where a team's rows follow
+/// each other closely. Blocks keep so much in shared memory.
 pub(super) fn teams(rows: &Rows<'_>, choice: Choice, tuning: &Registers, kept: u32) -> u64 {
     let Choice {
         listed,
         threads,
         blocks,
     } = choice;
-    let walks = listed.key.ahead || listed.key.owner != Owner::Block || tuning.waves == 1;
-    let most = match walks {
+    let walks = listed.key.ahead || listed.key.pass == Pass::Backward;
+    let most = match listed.key.class {
         _ if listed.key.owner == Owner::Chip => rows.resident_blocks(listed, threads, kept) / u64::from(blocks),
-        true => rows.resident_clusters(listed, threads, kept, blocks),
-        false => u64::from(rows.gpu.sms) * u64::from(tuning.waves * (rows.gpu.threads_per_sm / threads).max(1)),
+        _ if walks => rows.resident_clusters(listed, threads, kept, blocks),
+        // What a thread does first takes longer there.
+        Class::Any => u64::from(rows.gpu.sms) * u64::from(SMOOTH_WAVES * (rows.gpu.threads_per_sm / threads).max(1)),
+        _ => u64::MAX,
     };
     let of_block = u64::from(listed.key.teams(threads));
     let busy = u64::from(rows.gpu.sms / blocks).max(1);
