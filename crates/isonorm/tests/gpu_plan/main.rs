@@ -128,6 +128,7 @@ fn a_block_is_as_its_row_is_computed() {
         ("layernorm x=10000x1024", "layer_block_v2", 128),
         ("rmsnorm x=100x4096 dtype=bf16", "rms_block_v2", 256),
         ("layernorm x=1024x1024 dtype=bf16", "layer_block_v2", 64),
+        ("layernorm x=1x100", "layer_warp_v1", 64),
         ("layernorm x=100x32768 dtype=bf16", "layer_blocks_v4_ahead", 256),
         ("rmsnorm x=10000x128 dtype=bf16", "rms_lanes4_v4", 64),
         ("layernorm x=10000x768 dtype=bf16", "layer_warp_v3", 64),
@@ -135,6 +136,7 @@ fn a_block_is_as_its_row_is_computed() {
         let plan = plan(problem);
         let kernel = &plan.kernels()[0];
         assert_eq!((kernel.entry, kernel.block), (entry, threads), "{plan}");
+        assert!(!kernel.family.contains("any"), "{plan}");
     }
     let without_clusters = "layernorm x=100x32768 dtype=bf16".parse().expect("a problem");
     let plan = GpuPlan::new(&without_clusters, &gpu("a100")).expect("valid");

@@ -3,6 +3,7 @@
 //!
 //! The fewest threads that hold a row: lanes of a warp, else a block, else the blocks of a cluster, else blocks of the whole chip.
 
+use std::cmp::Reverse;
 use std::ops::RangeInclusive;
 
 use isonorm_kernels::grid::message_words;
@@ -80,14 +81,16 @@ pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
         .min_by_key(|listed| listed.key.team_threads(threads, 1));
     let mut listed = fewest.ok_or_else(|| does_not_hold(rows, "the registers of lanes of a warp", width))?;
     let of_all = rows.rows.saturating_mul(listed.key.team_threads(threads, 1).into());
-    if width == Width::Vector && of_all <= tuning.few_threads * u64::from(rows.gpu.sms) {
-        if by_block(rows, width, tuning).is_ok() {
-            return Err("a block of more threads does better with few rows".into());
-        }
+    let few = of_all <= tuning.few_threads * u64::from(rows.gpu.sms);
+    if width == Width::Vector && few && by_block(rows, width, tuning).is_ok() {
+        return Err("a block of more threads does better with few rows".into());
+    }
+    if width == Width::Vector && rows.rows < tuning.few_rows * u64::from(rows.gpu.sms) {
+        // The first of equals has the least code for nothing.
         let most = kernels
             .iter()
             .filter(holds)
-            .max_by_key(|listed| listed.key.team_threads(threads, 1));
+            .min_by_key(|listed| Reverse(listed.key.team_threads(threads, 1)));
         listed = most.unwrap_or(listed);
     }
     Ok(Choice {
