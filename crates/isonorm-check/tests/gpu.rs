@@ -208,19 +208,15 @@ fn without_clusters_the_grid_shares_rows() {
 #[test]
 fn given_statistics_of_short_and_long_channels() {
     let problems = [
-        ("instancenorm x=2x3x4x4 dtype=bf16 affine=full pass=eval", "rows/stream"),
-        ("instancenorm x=2x2x64x64 dtype=f32 affine=full pass=eval", "rows/block"),
-        ("instancenorm x=2x3x9x9 dtype=f32 pass=eval act=relu", "rows/lanes"),
-        (
-            "instancenorm x=1x2x128x128 dtype=f32 affine=full pass=eval act=silu",
-            "rows/stream",
-        ),
-        (
-            "batchnorm x=3x2x16x16 dtype=f16 param=f16 pass=eval residual=add act=relu",
-            "rows/stream",
-        ),
-        ("batchnorm x=2x2x100x150 dtype=f32 pass=eval", "rows/stream"),
+        "instancenorm x=2x3x4x4 dtype=bf16 affine=full pass=eval",
+        "instancenorm x=2x2x64x64 dtype=f32 affine=full pass=eval",
+        "instancenorm x=2x3x9x9 dtype=f32 pass=eval act=relu",
+        "instancenorm x=1x2x128x128 dtype=f32 affine=full pass=eval act=silu",
+        "batchnorm x=3x2x16x16 dtype=f16 param=f16 pass=eval residual=add act=relu",
+        "batchnorm x=5x70x1x3 dtype=bf16 pass=eval residual=add",
+        "batchnorm x=2x2x100x150 dtype=f32 pass=eval",
     ];
+    let problems = problems.map(|problem| (problem, "rows/each"));
     long_rows(&tiny(90), &problems);
 }
 
