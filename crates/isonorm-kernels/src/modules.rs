@@ -78,6 +78,11 @@ modules! {
     "rows_forward_by_segment_any" of "f32" "f16" "bf16" for 80;
     "rows_forward_cluster_by_segment_piecewise" of "f32" "f16" "bf16" for 90;
     "rows_forward_cluster_by_segment_any" of "f32" "f16" "bf16" for 90;
+    "rows_forward_pieces_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_forward_pieces_runs_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_forward_pieces_runs_any" of "f32" "f16" "bf16" for 80;
+    "rows_backward_pieces_runs_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_backward_pieces_runs" of "f32" "f16" "bf16" for 80;
     "rows_long" of "f32" "f16" "bf16" for 80;
     "rows_long_runs" of "f32" "f16" "bf16" for 80;
     "rows_long_elements" of "f32" "f16" "bf16" for 80;

@@ -21,13 +21,13 @@ use crate::coefficients;
 use crate::division::Division;
 
 /// 1/√(2π)
-const INVERSE_ROOT_TWO_PI: f64 = 0.398_942_280_401_432_7;
+pub(crate) const INVERSE_ROOT_TWO_PI: f64 = 0.398_942_280_401_432_7;
 
 /// Below this, 2ⁿ + 1 is not exact in `f32`; in `f64` it makes no difference.
 const SIGMOID_FAR: f64 = -16.2;
 
 /// Where tanh's polynomial ends.
-const TANH_NEAR: f64 = 0.6;
+pub(crate) const TANH_NEAR: f64 = 0.6;
 
 /// What elementary functions need to know about a type.
 pub(crate) trait Format: Division {
@@ -236,8 +236,14 @@ fn mills<R: Format>(x: R) -> R {
     let sum_rest = x - (sum - R::MILLS_POLE);
     let rest = (-quotient).mul_add(sum_rest, (-quotient).mul_add(sum, R::MILLS_POLE));
     let w = (quotient * (R::ONE / R::MILLS_POLE)).mul_add(rest, quotient);
+    w * mills_of(w)
+}
+
+/// The same over w = k/(x + k).
+#[inline(always)]
+pub(crate) fn mills_of<R: Format>(w: R) -> R {
     let two = R::ONE + R::ONE;
-    w * (-two).mul_add(w, R::ONE).mills_rest()
+    (-two).mul_add(w, R::ONE).mills_rest()
 }
 
 /// e^(−x²/2), as (1 + `less_one`) · `scale` · SHIFT_SCALE.

@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`real`] | [`Real`]: `f32` and `f64` with named fused multiply-add, `exp`, `tanh`, `erf`, Φ |
+//! | [`brief`] | [`Brief`]: an `f32` whose functions are short, for results of 16 bits |
 //! | [`half`] | [`F16`] and [`Bf16`]: storage types and their conversions |
 //! | [`element`] | [`Element`]: what a tensor stores, and the type it is accumulated in |
 //! | [`moments`] | [`Moments`]: count, mean and sum of squared distances, and their merge |
@@ -15,7 +16,7 @@
 //! and *named* fused multiply-adds, with selects instead of branches. Nothing depends on the compiler contracting
 //! `a * b + c`, on a library's `exp`, or on the width of the vector, so a processor with AVX2, one with AVX-512, one
 //! with NEON and a GPU agree in every bit (the payload of a NaN excepted). The default rounding mode is assumed, and
-//! subnormal numbers must not be flushed to zero.
+//! subnormal numbers must not be flushed to zero. The one exception is [`Brief`], for GPUs.
 //!
 //! # Vectorization
 //!
@@ -36,6 +37,7 @@
 #![warn(missing_docs)]
 
 pub mod activation;
+pub mod brief;
 mod coefficients;
 mod division;
 pub mod element;
@@ -48,6 +50,7 @@ mod nvptx;
 pub mod real;
 
 pub use activation::{Activation, Pointwise};
+pub use brief::Brief;
 pub use element::Element;
 pub use half::{Bf16, F16};
 pub use moments::Moments;

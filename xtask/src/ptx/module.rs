@@ -94,7 +94,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 95] = [
+const FAMILIES: [&str; 100] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -127,6 +127,11 @@ const FAMILIES: [&str; 95] = [
     "rows_forward_by_segment_any",
     "rows_forward_cluster_by_segment_piecewise",
     "rows_forward_cluster_by_segment_any",
+    "rows_forward_pieces_piecewise",
+    "rows_forward_pieces_runs_piecewise",
+    "rows_forward_pieces_runs_any",
+    "rows_backward_pieces_runs_piecewise",
+    "rows_backward_pieces_runs",
     "rows_long",
     "rows_long_runs",
     "rows_long_elements",

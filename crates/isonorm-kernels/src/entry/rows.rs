@@ -4,16 +4,17 @@
 
 use super::Element;
 use crate::rows::access::{Elements, Ragged, Vectors};
-use crate::rows::backward::{self, by_run, by_segment, gradients_later, segmented, segmented_later};
+use crate::rows::backward::{self, by_run, by_segment, gradients_later, gradients_of_pieces, segmented, segmented_later};
 use crate::rows::by_column::ByColumn;
 use crate::rows::by_segment::BySegment;
 use crate::rows::each::{self, Each};
 use crate::rows::epilogue::{Any, Piecewise, Plain};
-use crate::rows::forward::{self, Of, later};
+use crate::rows::forward::{self, Of, later, pieces};
 use crate::rows::gather;
 use crate::rows::list::{backward_kernels, forward_kernels, sweep_kernels};
 use crate::rows::long;
 use crate::rows::parameters::ByRun;
+use crate::rows::pieces::Pieces;
 use crate::rows::running;
 use crate::rows::segments::Segmented;
 use crate::rows::spread::{Alone, Grid};

@@ -74,10 +74,22 @@ pub struct Sent {
     round: u32,
 }
 
+/// The sums of two values over the block alone; valid in every thread, with the same bits.
+#[inline(always)]
+pub fn sum_of_block(pair: [f32; 2], scratch: &mut Scratch) -> [f32; 2] {
+    block::sum_pair(pair, &mut scratch.block)
+}
+
 /// Sends the sums of two values over the block to all blocks.
 #[inline(always)]
 pub fn send_pair(pair: [f32; 2], scratch: &mut Scratch) -> Sent {
-    let own = block::sum_pair(pair, &mut scratch.block);
+    let own = sum_of_block(pair, scratch);
+    send(own, scratch)
+}
+
+/// Sends two numbers, those of thread 0, to all blocks, as the block's part of a sum.
+#[inline(always)]
+pub fn send(own: [f32; 2], scratch: &mut Scratch) -> Sent {
     scratch.round += 1;
     let round = scratch.round;
     if simt::thread_index() == 0 {

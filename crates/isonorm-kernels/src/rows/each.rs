@@ -130,7 +130,7 @@ impl<T: Data> Walk<'_, T> {
                 }
             }
         });
-        let y = S::Epilogue::apply(z, args.activation);
+        let y = S::Epilogue::apply::<T, _, _>(z, args.activation);
         unrolled::<V>(|v| {
             if offset(v) < left {
                 let place = args.y.wrapping_add(start as usize).wrapping_add(offset(v) as usize);

@@ -1,8 +1,8 @@
 //! The activation behind a normalization. Kernels are compiled for a class of them, and told at launch which it is: code that
 //! is there for nothing costs registers, and time to load.
 
-use isonorm_math::Activation;
 use isonorm_math::activation::{Gelu, GeluTanh, HardSwish, LeakyRelu, Pointwise, Relu, Sigmoid, Silu, Tanh};
+use isonorm_math::{Activation, Brief, Real};
 
 use super::access::{Access, Data};
 use super::lanes::{Lanes, rotated, unrolled};
@@ -114,11 +114,11 @@ pub trait Epilogue {
     /// weight.
     type Parameters<M: Map, T: Data, A: Access, const V: usize>: Parameters<T, A, V>;
 
-    /// f(z), with `told` the same in all threads.
-    fn apply<L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V];
+    /// f(z), for results that are stored as `T`, with `told` the same in all threads.
+    fn apply<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V];
 
     /// f′(z).
-    fn derivative<L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V];
+    fn derivative<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V];
 }
 
 /// Identity.
@@ -181,46 +181,43 @@ fn each<L: Lanes, const V: usize>(parts: [L; V], mut change: impl FnMut(L) -> L)
 
 /// A smooth activation of every part, or, with `DERIVATIVE`, its slopes: by code that is there once.
 #[inline(always)]
-fn smooth<const DERIVATIVE: bool, L: Lanes, const V: usize>(parts: [L; V], told: Told) -> [L; V] {
+fn smooth<const DERIVATIVE: bool, T: Data, L: Lanes, const V: usize>(parts: [L; V], told: Told) -> [L; V] {
     let mut parts = parts;
     let mut left = if V == 1 { 1 } else { simt::opaque(V as u32) };
     while left > 0 {
-        parts[0] = if DERIVATIVE {
-            slopes(parts[0], told)
-        } else {
-            values(parts[0], told)
-        };
+        parts[0] = changed::<DERIVATIVE, T, L>(parts[0], told);
         parts = rotated(parts);
         left -= 1;
     }
     parts
 }
 
-/// f(z) of the numbers of a part. The activation is chosen once for all of them: a branch for each number would keep them from
-/// being computed side by side.
+/// f(z) of the numbers of a part, or, with `DERIVATIVE`, f′(z). The activation is chosen once for all of them: a branch for each number would
+/// keep them from being computed side by side.
 #[inline(always)]
-fn values<L: Lanes>(z: L, told: Told) -> L {
+fn changed<const DERIVATIVE: bool, T: Data, L: Lanes>(z: L, told: Told) -> L {
     match told.kind {
-        kind::SILU => z.map_rolled(|z| Silu.apply(z)),
-        kind::GELU => z.map_rolled(|z| Gelu.apply(z)),
-        kind::GELU_TANH => z.map_rolled(|z| GeluTanh.apply(z)),
-        kind::SIGMOID => z.map_rolled(|z| Sigmoid.apply(z)),
-        kind::TANH => z.map_rolled(|z| Tanh.apply(z)),
-        _ => z.map_rolled(|z| HardSwish.apply(z)),
+        kind::SILU => changed_by::<DERIVATIVE, T, L>(z, Silu),
+        kind::GELU => changed_by::<DERIVATIVE, T, L>(z, Gelu),
+        kind::GELU_TANH => changed_by::<DERIVATIVE, T, L>(z, GeluTanh),
+        kind::SIGMOID => changed_by::<DERIVATIVE, T, L>(z, Sigmoid),
+        kind::TANH => changed_by::<DERIVATIVE, T, L>(z, Tanh),
+        _ => changed_by::<DERIVATIVE, T, L>(z, HardSwish),
     }
 }
 
-/// f′(z), as [`values`].
+/// The same, by a loop over halves where the functions are long; they are [`Brief`] for results of 16 bits.
 #[inline(always)]
-fn slopes<L: Lanes>(z: L, told: Told) -> L {
-    match told.kind {
-        kind::SILU => z.map_rolled(|z| Silu.derivative(z)),
-        kind::GELU => z.map_rolled(|z| Gelu.derivative(z)),
-        kind::GELU_TANH => z.map_rolled(|z| GeluTanh.derivative(z)),
-        kind::SIGMOID => z.map_rolled(|z| Sigmoid.derivative(z)),
-        kind::TANH => z.map_rolled(|z| Tanh.derivative(z)),
-        _ => z.map_rolled(|z| HardSwish.derivative(z)),
+fn changed_by<const DERIVATIVE: bool, T: Data, L: Lanes>(z: L, f: impl Pointwise) -> L {
+    match size_of::<T>() {
+        2 => z.map_rolled(|z| changed_number::<DERIVATIVE, _>(Brief(z), f).0),
+        _ => z.map_rolled(|z| changed_number::<DERIVATIVE, _>(z, f)),
     }
+}
+
+#[inline(always)]
+fn changed_number<const DERIVATIVE: bool, R: Real>(z: R, f: impl Pointwise) -> R {
+    if DERIVATIVE { f.derivative(z) } else { f.apply(z) }
 }
 
 impl Epilogue for Plain {
@@ -229,12 +226,12 @@ impl Epilogue for Plain {
     type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 16>;
 
     #[inline(always)]
-    fn apply<L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
+    fn apply<T: Data, L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
         z
     }
 
     #[inline(always)]
-    fn derivative<L: Lanes, const V: usize>(_z: [L; V], _told: Told) -> [L; V] {
+    fn derivative<T: Data, L: Lanes, const V: usize>(_z: [L; V], _told: Told) -> [L; V] {
         [L::splat(1.0); V]
     }
 }
@@ -245,7 +242,7 @@ impl Epilogue for Piecewise {
     type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 8>;
 
     #[inline(always)]
-    fn apply<L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
+    fn apply<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
         match told.kind {
             kind::IDENTITY => z,
             kind::RELU => each(z, |z| z.map(|z| Relu.apply(z))),
@@ -254,7 +251,7 @@ impl Epilogue for Piecewise {
     }
 
     #[inline(always)]
-    fn derivative<L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
+    fn derivative<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
         match told.kind {
             kind::IDENTITY => [L::splat(1.0); V],
             kind::RELU => each(z, |z| z.map(|z| Relu.derivative(z))),
@@ -269,19 +266,19 @@ impl Epilogue for Any {
     type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 8>;
 
     #[inline(always)]
-    fn apply<L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
+    fn apply<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
         if told.kind <= kind::LEAKY_RELU {
-            return Piecewise::apply(z, told);
+            return Piecewise::apply::<T, L, V>(z, told);
         }
-        smooth::<false, L, V>(z, told)
+        smooth::<false, T, L, V>(z, told)
     }
 
     #[inline(always)]
-    fn derivative<L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
+    fn derivative<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
         if told.kind <= kind::LEAKY_RELU {
-            return Piecewise::derivative(z, told);
+            return Piecewise::derivative::<T, L, V>(z, told);
         }
-        smooth::<true, L, V>(z, told)
+        smooth::<true, T, L, V>(z, told)
     }
 }
 
@@ -291,12 +288,12 @@ impl<const MASKED: bool> Epilogue for Behind<MASKED> {
     type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 16>;
 
     #[inline(always)]
-    fn apply<L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
+    fn apply<T: Data, L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
         each(z, |z| z.map(|z| Relu.apply(z)))
     }
 
     #[inline(always)]
-    fn derivative<L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
+    fn derivative<T: Data, L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
         each(z, |z| z.map(|z| Relu.derivative(z)))
     }
 }

@@ -5,6 +5,7 @@ use super::access::{Access, Elements, Ragged, Vectors, Width};
 use super::backward::by_run::by_run;
 use super::backward::by_segment::{self, by_segment};
 use super::backward::gradients_later::gradients_later;
+use super::backward::gradients_of_pieces::gradients_of_pieces;
 use super::backward::segmented::segmented;
 use super::backward::segmented_later::segmented_later;
 use super::backward::{self, backward};
@@ -13,10 +14,12 @@ use super::by_segment::BySegment;
 use super::each::{Each, ROW_BYTES, each};
 use super::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
 use super::forward::later::{STAY, later};
+use super::forward::pieces::pieces;
 use super::forward::{Args, Of, Spec, forward};
 use super::list::{backward_kernels, forward_kernels, sweep_kernels};
 use super::long::long;
 use super::parameters::{ByRun, Map, Sharing};
+use super::pieces::Pieces;
 use super::segments::Segmented;
 use super::spread::{Alone, Grid, HEAD_BYTES};
 use super::statistics::{Centred, Given, Op, Statistics, Uncentred};
@@ -60,8 +63,8 @@ impl Key {
     fn of<S: Spec>(function: &str, accesses: usize) -> Key {
         Key {
             pass: match function {
-                "backward" | "by_run" | "by_segment" | "gradients_later" | "segmented" | "segmented_later"
-                | "two_sweeps" => Pass::Backward,
+                "backward" | "by_run" | "by_segment" | "gradients_later" | "gradients_of_pieces" | "segmented"
+                | "segmented_later" | "two_sweeps" => Pass::Backward,
                 _ => Pass::Forward,
             },
             op: S::Statistics::OP,
@@ -131,7 +134,7 @@ impl Key {
 
     /// Whether rows are held by several blocks, of a cluster or of the grid.
     pub fn spans_blocks(&self) -> bool {
-        matches!(self.owner, Owner::Blocks | Owner::Chip)
+        matches!(self.owner, Owner::Blocks | Owner::Chip | Owner::Pieces)
     }
 
     /// Rows that shared memory has room for, at least, so that one is on its way when another is worked on.
@@ -151,7 +154,7 @@ impl Key {
     /// Whether rows come ahead to shared memory.
     pub fn has_slots(&self) -> bool {
         let to_shared = self.pass == Pass::Backward || self.spans_blocks() || self.is_of_segments();
-        self.ahead && !self.is_long() && to_shared
+        self.ahead && !self.is_long() && self.owner != Owner::Pieces && to_shared
     }
 
     /// Elements of a tile of a long row, which a block of `threads` threads has at a time.
@@ -172,7 +175,7 @@ impl Key {
             Width::Ragged | Width::Element => 0,
         };
         let block = threads.is_multiple_of(WARP) && (WARP..=self.max_threads()).contains(&threads);
-        block && (self.is_long() || self.is_of_segments() || (least.max(1)..=most).contains(&accesses))
+        block && (self.is_long() || self.owner == Owner::Pieces || self.is_of_segments() || (least.max(1)..=most).contains(&accesses))
     }
 
     /// Bytes that an access takes in shared memory.
@@ -184,7 +187,7 @@ impl Key {
     }
 
     /// Bytes of dynamic shared memory of a block of `threads` threads that keeps so much: tiles of long rows, rows that come
-    /// ahead, of a cluster or in a backward pass, or what rows are normalized with that are nobody's. Otherwise nothing is kept, and of those of two sweeps this is the head alone, without their
+    /// ahead, of a cluster or in a backward pass, groups of accesses to pieces, or what rows are normalized with that are nobody's. Otherwise nothing is kept, and of those of two sweeps this is the head alone, without their
     /// [`sweeps_tile_bytes`](Key::sweeps_tile_bytes).
     pub fn shared_bytes(&self, threads: u32, kept: u32) -> u32 {
         let head = match self.owner {
@@ -192,13 +195,14 @@ impl Key {
             Owner::Each => kept * ROW_BYTES,
             Owner::Block => Block::SHARED_BYTES,
             Owner::Blocks => Blocks::SHARED_BYTES,
-            Owner::Chip => Chip::SHARED_BYTES,
+            Owner::Chip | Owner::Pieces => Chip::SHARED_BYTES,
             Owner::Grid if self.pass == Pass::Backward => two_sweeps::HEAD_BYTES,
             Owner::Alone | Owner::Grid => HEAD_BYTES,
         };
         let of_tensor = self.accesses * self.access_bytes();
         let of_thread = match (self.pass, self.owner) {
             _ if self.is_long() => kept * of_tensor,
+            (Pass::Forward, Owner::Pieces) => kept * of_tensor,
             (Pass::Forward, _) if self.has_slots() => kept * of_tensor * (1 + u32::from(self.residual)),
             (Pass::Forward, _) => 0,
             // The teams of a block add up what they have summed, in the same place.
@@ -249,6 +253,7 @@ impl Key {
             Owner::Chip => "chip".into(),
             Owner::Alone => "alone".into(),
             Owner::Grid => "grid".into(),
+            Owner::Pieces => "pieces".into(),
             Owner::Each => "each".into(),
         };
         let ahead = if self.ahead && !self.is_long() { "_ahead" } else { "" };
@@ -261,9 +266,11 @@ impl Key {
             Owner::Grid if self.pass == Pass::Backward => "rows_sweeps",
             Owner::Blocks if self.pass == Pass::Backward => "rows_backward_cluster",
             Owner::Chip if self.pass == Pass::Backward => "rows_backward_chip",
+            Owner::Pieces if self.pass == Pass::Backward => "rows_backward_pieces",
             _ if self.pass == Pass::Backward => "rows_backward",
             Owner::Blocks => "rows_forward_cluster",
             Owner::Chip => "rows_forward_chip",
+            Owner::Pieces => "rows_forward_pieces",
             Owner::Lanes(_) | Owner::Block => "rows_forward",
             Owner::Alone | Owner::Grid => "rows_long",
             Owner::Each => "rows_each",

@@ -190,6 +190,16 @@ macro_rules! forward_kernels {
             "rows_forward_cluster_by_segment_any" by forward {
                 layer_blocks_v4_ahead: Centred, Blocks, Ragged<true>, 4, BySegment, Any, true, true;
             }
+            "rows_forward_pieces_piecewise" by pieces {
+                layer_pieces_v4_ahead: Centred, Pieces, Vectors, 4, ByColumn, Piecewise, false, true;
+                rms_pieces_v4_ahead: Uncentred, Pieces, Vectors, 4, ByColumn, Piecewise, false, true;
+            }
+            "rows_forward_pieces_runs_piecewise" by pieces {
+                layer_pieces_v4_ahead: Centred, Pieces, Vectors, 4, ByRun, Piecewise, false, true;
+            }
+            "rows_forward_pieces_runs_any" by pieces {
+                layer_pieces_v4_ahead: Centred, Pieces, Vectors, 4, ByRun, Any, false, true;
+            }
             "rows_long" by long {
                 layer_alone_v2: Centred, Alone, Vectors, 2, ByColumn, Any, true, true;
                 layer_grid_v2: Centred, Grid, Vectors, 2, ByColumn, Any, true, true;
@@ -361,6 +371,12 @@ macro_rules! backward_kernels {
             }
             "rows_backward_cluster_by_segment" by by_segment {
                 layer_blocks_v2_ahead: Centred, Blocks, Ragged<true>, 2, BySegment, Any, true, true;
+            }
+            "rows_backward_pieces_runs_piecewise" by gradients_of_pieces {
+                layer_pieces_v4_ahead: Centred, Pieces, Vectors, 4, ByRun, Piecewise, false, true;
+            }
+            "rows_backward_pieces_runs" by gradients_of_pieces {
+                layer_pieces_v2_ahead: Centred, Pieces, Vectors, 2, ByRun, Any, false, true;
             }
             "rows_backward_elements" by backward {
                 layer_warp_v1: Centred, Lanes<32>, Elements, 1, ByColumn, Any, true, false;

@@ -394,7 +394,7 @@ impl<'a, T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'a, T, S, V> {
                 }
             }
         });
-        let y = S::Epilogue::apply(z, args.activation);
+        let y = S::Epilogue::apply::<T, _, _>(z, args.activation);
         unrolled::<V>(|v| {
             if self.has(at, v) {
                 // SAFETY: the caller's; each part belongs to one thread.

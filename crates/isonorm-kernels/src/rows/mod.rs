@@ -8,6 +8,7 @@
 //! | [`each`](mod@each) | the forward pass where statistics are given |
 //! | [`running`] | from the statistics of rows to running statistics |
 //! | [`backward`], [`gather`] | the backward pass, and the sum of what its teams have summed |
+//! | [`pieces`] | rows of millions of elements, whose pieces blocks keep between two readings |
 //! | [`two_sweeps`] | the backward pass over rows that registers do not hold, or whose runs of columns share parameters |
 //! | [`team`] | who owns a row, and holds it |
 //! | [`spread`] | how a long row is spread over blocks |
@@ -39,6 +40,7 @@ pub(crate) mod lanes;
 pub(crate) mod list;
 pub mod long;
 pub mod parameters;
+pub mod pieces;
 mod quotient;
 pub mod ragged;
 pub mod ring;

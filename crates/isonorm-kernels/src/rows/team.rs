@@ -23,6 +23,8 @@ pub enum Owner {
     Alone,
     /// Blocks of the grid that do not hold the row.
     Grid,
+    /// Blocks of the grid, each of which keeps a piece of one run of the row in shared memory, as much of it as there is room for.
+    Pieces,
     /// Nobody: each access is on its own.
     Each,
 }
@@ -308,6 +310,18 @@ impl Chip {
     #[inline(always)]
     pub fn send_pair(&mut self, pair: [f32; 2]) -> grid::Sent {
         grid::send_pair(pair, &mut self.scratch)
+    }
+
+    /// As [`grid::sum_of_block`].
+    #[inline(always)]
+    pub fn sum_of_block(&mut self, pair: [f32; 2]) -> [f32; 2] {
+        grid::sum_of_block(pair, &mut self.scratch)
+    }
+
+    /// As [`grid::send`].
+    #[inline(always)]
+    pub fn send(&mut self, own: [f32; 2]) -> grid::Sent {
+        grid::send(own, &mut self.scratch)
     }
 
     /// As [`grid::receive_pair`].

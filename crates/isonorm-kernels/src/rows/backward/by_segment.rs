@@ -9,7 +9,7 @@ use isonorm_math::{Normalizer, Real};
 pub use super::Args;
 use super::Work;
 use super::held::{Loaded, Walk};
-use super::segmented::{OfX, Preactivation, Rows, normalized};
+use super::segmented::{OfX, Preactivation, Rows, normalized, slope};
 use super::sums::Numbers;
 use crate::rows::access::{Access, Data, Span, Width};
 use crate::rows::by_segment::{BySegment, OfSegments};
@@ -103,7 +103,7 @@ impl<T: Data, S: Spec<Team: Team, Map = BySegment>, const V: usize> Work<T, S, V
         };
         let g = |v: usize| match S::Epilogue::CLASS {
             Class::Any => behind_activation[v],
-            _ => walk.slope(distance(v), S::Access::unpack::<T>(loaded.dy[v]), z(v), args.activation),
+            _ => slope::<T, S>(distance(v), S::Access::unpack::<T>(loaded.dy[v]), z(v), args.activation),
         };
         // A single segment has the sums of the row, before they are weighted.
         let is_one = args.segments.count == 1;

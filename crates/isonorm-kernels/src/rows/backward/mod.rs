@@ -13,11 +13,13 @@
 //!
 //! The gradients of weight and bias are sums over rows: a team adds up its own in registers, a block those of its teams, and
 //! [`gather`](super::gather) those of blocks, or clusters, in a fixed order. Where runs of columns share a weight and bias, see
-//! [`by_run`] and [`by_segment`]; where a row has one of its own, [`segmented`].
+//! [`by_run`] and [`by_segment`]; where a row has one of its own, [`segmented`]. Rows of runs that are longer than
+//! registers are for [`gradients_of_pieces`].
 
 pub mod by_run;
 pub mod by_segment;
 pub mod gradients_later;
+pub mod gradients_of_pieces;
 mod held;
 pub mod segmented;
 pub mod segmented_later;
@@ -67,8 +69,8 @@ pub struct Args<T> {
     pub mean: *const f32,
     /// `[rows]`, as the forward pass saved it.
     pub rstd: *const f32,
-    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go, or, by run, `[rows, runs]`, by segment
-    /// `[parts, rows, segments]` of as many [`parts`](by_segment::parts) as there are, or, of rows in segments, `[rows]`, the gradient itself in the
+    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go, or, by run, `[rows, runs]`, of pieces of runs
+    /// `[pieces of a run, rows, runs]`, by segment `[parts, rows, segments]` of as many [`parts`](by_segment::parts) as there are, or, of rows in segments, `[rows]`, the gradient itself in the
     /// parameters' type; or null.
     pub dweight: *mut f32,
     /// The same of the bias's gradient; or null.
@@ -91,7 +93,8 @@ pub struct Args<T> {
     pub dresidual_stride: u64,
     /// The activation, of the class that the kernel is for.
     pub activation: Told,
-    /// Rows that shared memory has room for, where they come ahead: at least 1, at most [`MOST_SLOTS`](super::ring::MOST_SLOTS).
+    /// Rows that shared memory has room for, where they come ahead: at least 1, at most [`MOST_SLOTS`](super::ring::MOST_SLOTS); of pieces, groups of
+    /// accesses.
     pub slots: u32,
     /// Blocks of the grid that share a row.
     pub blocks: u32,
@@ -182,6 +185,40 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Work<T, S, V> for ByColumns<T
     }
 }
 
+/// What normalized the row; `zero` is 0, see [`simt::zero`].
+#[inline(always)]
+unsafe fn normalizer<T: Data, S: Spec>(args: &Args<T>, row: u64, zero: u32) -> Normalizer<f32> {
+    let mut normalizer = Normalizer::default();
+    if row < args.rows {
+        let row = row + u64::from(zero);
+        // SAFETY: there is a number for each row.
+        unsafe {
+            normalizer.rstd = f32::load(args.rstd.wrapping_add(row as usize));
+            if S::Statistics::OP != Op::Rms && !args.mean.is_null() {
+                normalizer.centre = f32::load(args.mean.wrapping_add(row as usize));
+            }
+        }
+    }
+    normalizer
+}
+
+/// What makes dx, from the sums of g · weight and of g · weight · x̂ over a row.
+#[inline(always)]
+fn coefficients<T: Data, S: Spec, const V: usize>(args: &Args<T>, [of_g, of_gx]: [f32; 2]) -> BackwardCoefficients<f32> {
+    let mean_of = MeanOf::new::<V>(args.columns);
+    match S::Statistics::OP {
+        Op::Layer => BackwardCoefficients {
+            mean_g: mean_of.all(of_g),
+            mean_gx: mean_of.all(of_gx),
+        },
+        Op::Rms => BackwardCoefficients {
+            mean_g: 0.0,
+            mean_gx: mean_of.all(of_gx),
+        },
+        Op::Given => BackwardCoefficients::default(),
+    }
+}
+
 impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     /// Goes over the team's rows.
     #[inline(always)]
@@ -230,22 +267,11 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         }
     }
 
-    /// What normalized the row.
+    /// See [`normalizer`].
     #[inline(always)]
     unsafe fn normalizer(&self, row: u64) -> Normalizer<f32> {
-        let args = self.args;
-        let mut normalizer = Normalizer::default();
-        if row < args.rows {
-            let row = row + u64::from(self.zero);
-            // SAFETY: there is a number for each row.
-            unsafe {
-                normalizer.rstd = f32::load(args.rstd.wrapping_add(row as usize));
-                if S::Statistics::OP != Op::Rms && !args.mean.is_null() {
-                    normalizer.centre = f32::load(args.mean.wrapping_add(row as usize));
-                }
-            }
-        }
-        normalizer
+        // SAFETY: the caller's.
+        unsafe { normalizer::<T, S>(self.args, row, self.zero) }
     }
 
     /// Adds the thread's part of a row to the gradients of weight and bias; its sums of g · weight and of g · weight · x̂.
@@ -275,19 +301,8 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     }
 
     #[inline(always)]
-    fn coefficients(&self, [of_g, of_gx]: [f32; 2]) -> BackwardCoefficients<f32> {
-        let mean_of = MeanOf::new::<V>(self.args.columns);
-        match S::Statistics::OP {
-            Op::Layer => BackwardCoefficients {
-                mean_g: mean_of.all(of_g),
-                mean_gx: mean_of.all(of_gx),
-            },
-            Op::Rms => BackwardCoefficients {
-                mean_g: 0.0,
-                mean_gx: mean_of.all(of_gx),
-            },
-            Op::Given => BackwardCoefficients::default(),
-        }
+    fn coefficients(&self, sums: [f32; 2]) -> BackwardCoefficients<f32> {
+        coefficients::<T, S, V>(self.args, sums)
     }
 
     /// Weight and bias of part `v`.
@@ -339,7 +354,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                 }
             }
         });
-        g = S::Epilogue::derivative(g, self.args.activation);
+        g = S::Epilogue::derivative::<T, _, _>(g, self.args.activation);
         unrolled::<V>(|v| g[v] = g[v].zip(S::Access::unpack::<T>(loaded.dy[v]), |slope, dy| slope * dy));
         g
     }

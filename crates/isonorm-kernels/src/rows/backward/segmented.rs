@@ -96,7 +96,7 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Work<T, S, V
         let own = match S::Epilogue::CLASS {
             Class::Any => walk.sums_of_row(distance, |v| behind_activation[v]),
             _ => walk.sums_of_row(distance, |v| {
-                walk.slope(
+                slope::<T, S>(
                     distance(v),
                     S::Access::unpack::<T>(loaded.dy[v]),
                     z,
@@ -140,6 +140,12 @@ impl OfX {
             constant: -(rstd * mean_g),
         }
     }
+
+    /// dx of one element.
+    #[inline(always)]
+    pub(super) fn apply(self, g: f32, distance: f32) -> f32 {
+        Real::mul_add(g, self.of_g, Real::mul_add(distance, self.of_distance, self.constant))
+    }
 }
 
 /// The sums of g and of g · x̂, from those of g and of g times the distance from the mean.
@@ -165,24 +171,23 @@ impl OfRow {
     }
 }
 
-impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
-    /// g = dy · act′(z), where there is no residual before the activation.
-    #[inline(always)]
-    pub(super) fn slope(
-        &self,
-        distance: Numbers<T, S>,
-        dy: Numbers<T, S>,
-        z: Preactivation,
-        told: Told,
-    ) -> Numbers<T, S> {
-        if !S::Epilogue::CLASS.has_slopes() {
-            return dy;
-        }
-        let z = distance.map(|distance| normalize::affine(distance, z.scale, z.bias));
-        let [slope] = S::Epilogue::derivative([z], told);
-        slope.zip(dy, |slope, dy| slope * dy)
+/// g = dy · act′(z), where there is no residual before the activation.
+#[inline(always)]
+pub(super) fn slope<T: Data, S: Spec>(
+    distance: Numbers<T, S>,
+    dy: Numbers<T, S>,
+    z: Preactivation,
+    told: Told,
+) -> Numbers<T, S> {
+    if !S::Epilogue::CLASS.has_slopes() {
+        return dy;
     }
+    let z = distance.map(|distance| normalize::affine(distance, z.scale, z.bias));
+    let [slope] = S::Epilogue::derivative::<T, _, _>([z], told);
+    slope.zip(dy, |slope, dy| slope * dy)
+}
 
+impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     /// The thread's sums of g and of g times the distance from the mean.
     #[inline(always)]
     pub(super) fn sums_of_row(
@@ -245,7 +250,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     ) {
         let distance = |v: usize| S::Access::unpack::<T>(x[v]).map(|x| x - normalizer.centre);
         // What is computed in a moment takes no registers in between.
-        let g = |v: usize| self.slope(distance(v), S::Access::unpack::<T>(dy[v]), z(v), told);
+        let g = |v: usize| slope::<T, S>(distance(v), S::Access::unpack::<T>(dy[v]), z(v), told);
         // SAFETY: the caller's.
         unsafe { self.finish_row(distance, g, of_x, row) };
     }
@@ -272,9 +277,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         unrolled::<V>(|v| {
             if self.has(v) {
                 let (g, of_x) = (g(v), of_x(v));
-                let numbers = g.zip(distance(v), |g, distance| {
-                    Real::mul_add(g, of_x.of_g, Real::mul_add(distance, of_x.of_distance, of_x.constant))
-                });
+                let numbers = g.zip(distance(v), |g, distance| of_x.apply(g, distance));
                 let own = dx.own(self.span, v);
                 // SAFETY: the caller's.
                 unsafe {

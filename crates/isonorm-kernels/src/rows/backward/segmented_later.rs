@@ -5,7 +5,7 @@ use isonorm_math::Normalizer;
 
 pub use super::Args;
 use super::held::Walk;
-use super::segmented::{Preactivation, Rows, normalized};
+use super::segmented::{Preactivation, Rows, normalized, slope};
 use super::sums::Numbers;
 use crate::grid::Sent;
 use crate::rows::access::{Access, Data};
@@ -147,6 +147,6 @@ impl<T: Data, S: Spec<Team = Chip, Map = Segmented>, const V: usize> Walk<'_, T,
         told: Told,
     ) -> impl Fn(usize) -> Numbers<T, S> {
         let distance = self.distances(parts, normalizer);
-        move |v| self.slope(distance(v), S::Access::unpack::<T>(parts[1][v]), z, told)
+        move |v| slope::<T, S>(distance(v), S::Access::unpack::<T>(parts[1][v]), z, told)
     }
 }

@@ -265,7 +265,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
         unsafe {
             let raw = [part, S::Access::nothing::<T>()];
             let z = self.preactivation::<NARROW>(raw, parameters, normalizer, v);
-            let [numbers] = S::Epilogue::apply([z], told);
+            let [numbers] = S::Epilogue::apply::<T, _, _>([z], told);
             self.store(y, v, numbers);
         }
     }

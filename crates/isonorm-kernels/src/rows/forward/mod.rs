@@ -12,6 +12,7 @@
 
 mod held;
 pub mod later;
+pub mod pieces;
 
 use core::marker::PhantomData;
 use core::num::NonZero;
@@ -313,7 +314,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
             } else if S::Epilogue::LARGE {
                 let mut all = [<S::Access as Access>::Numbers::<T>::splat(0.0); V];
                 self.preactivations(loaded, parameters, normalizer, |v, z| all[v] = z);
-                let y = S::Epilogue::apply(all, told);
+                let y = S::Epilogue::apply::<T, _, _>(all, told);
                 unrolled::<V>(|v| {
                     if self.has(v) {
                         self.store(place, v, y[v]);
@@ -338,7 +339,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         // SAFETY: the caller's, here and below.
         unsafe {
             self.preactivations(loaded, parameters, normalizer, |v, z| {
-                let [y] = S::Epilogue::apply([z], told);
+                let [y] = S::Epilogue::apply::<T, _, _>([z], told);
                 self.store(place, v, y);
             });
         }
@@ -366,7 +367,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                     } else {
                         self.preactivation::<false>(raw, parameters, normalizer, v)
                     };
-                    let [y] = S::Epilogue::apply([z], self.args.activation);
+                    let [y] = S::Epilogue::apply::<T, _, _>([z], self.args.activation);
                     // Computed here: there are no registers for it.
                     let place = PlaceOf::<T, S>::new(self.args.y.cast_const(), row, self.args.y_stride);
                     self.store(place, v, y);

@@ -249,7 +249,7 @@ impl<T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'_, T, S, V> {
                 }
             }
         });
-        g = S::Epilogue::derivative(g, self.args.activation);
+        g = S::Epilogue::derivative::<T, _, _>(g, self.args.activation);
         unrolled::<V>(|v| g[v] = g[v].zip(S::Access::unpack::<T>(loaded.dy[v]), |slope, dy| slope * dy));
         g
     }

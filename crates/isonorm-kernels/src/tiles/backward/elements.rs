@@ -138,7 +138,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         if self.has_residual() {
             z = z.zip(S::Access::unpack::<T>(loaded.residual[k]), |z, residual| z + residual);
         }
-        let [slope] = S::Epilogue::derivative([z], self.args.activation);
+        let [slope] = S::Epilogue::derivative::<T, _, _>([z], self.args.activation);
         dy.zip(slope, |dy, slope| dy * slope)
     }
 

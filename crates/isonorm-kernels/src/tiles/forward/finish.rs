@@ -111,7 +111,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             if has_residual {
                 z = z.zip(S::Access::unpack::<T>(residual[k]), |z, residual| z + residual);
             }
-            let [y] = S::Epilogue::apply([z], args.activation);
+            let [y] = S::Epilogue::apply::<T, _, _>([z], args.activation);
             let (place, raw) = (self.place(args.y, tile, *at).cast_mut(), S::Access::pack::<T>(y));
             // SAFETY: the caller's; each place belongs to one thread.
             unsafe {

@@ -334,7 +334,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                 let residual = T::unpack(self.load_residual(strip, access));
                 z = z.zip(residual, |z, residual| z + residual);
             }
-            let [y] = S::Epilogue::apply([z], args.activation);
+            let [y] = S::Epilogue::apply::<T, _, _>([z], args.activation);
             let (place, y) = (walk.place(args.y, strip, access).cast_mut(), T::pack(y));
             simt::store_128_once(place.cast(), y);
             if Self::ADDS && !args.mask.is_null() {

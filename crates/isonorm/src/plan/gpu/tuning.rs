@@ -173,6 +173,20 @@ pub(super) const LONG: Long = Long {
     least_share_bytes: 16 << 10,
 };
 
+/// Rows in pieces.
+pub(super) struct Pieces {
+    /// Threads of a block.
+    pub(super) threads: u32,
+    /// Blocks that share a multiprocessor's shared memory.
+    pub(super) blocks: u32,
+}
+
+/// Rows in pieces.
+pub(super) const PIECES: Pieces = Pieces {
+    threads: 256,
+    blocks: 2,
+};
+
 /// The backward pass in two sweeps.
 pub(super) struct Sweeps {
     /// Threads of a block.

@@ -240,7 +240,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         }
         let z = map.apply(T::unpack(loaded.x));
         let z = z.zip(T::unpack(loaded.beside), |z, residual| z + residual);
-        let [slope] = S::Epilogue::derivative([z], self.args.activation);
+        let [slope] = S::Epilogue::derivative::<T, _, _>([z], self.args.activation);
         let bit = |(n, bits), slope| (n + 1, bits | u32::from(slope != 0.0) << n);
         slope.fold((0, 0), bit).1
     }
@@ -346,7 +346,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         if !S::Epilogue::CLASS.has_slopes() {
             return dy;
         }
-        let [slope] = S::Epilogue::derivative([map.apply(T::unpack(loaded.x))], self.args.activation);
+        let [slope] = S::Epilogue::derivative::<T, _, _>([map.apply(T::unpack(loaded.x))], self.args.activation);
         dy.zip(slope, |dy, slope| dy * slope)
     }
 

@@ -43,27 +43,50 @@ fn schedule(rows: &Rows<'_>, choice: Choice, tuning: &Registers) -> Schedule {
 pub(super) fn with_slots(rows: &Rows<'_>, choice: Choice, tuning: &Registers, slots: u32) -> Schedule {
     let teams = teams(rows, choice, tuning, slots);
     // Teams add up the gradients of columns; those of runs and segments are left row by row.
-    let of_rows = |parts: u32| {
-        let sets = u64::from(rows.parameters.sets);
-        let gradients = sets * u64::from(rows.parameters.runs);
-        (rows.rows / sets * u64::from(parts), gradients)
-    };
     let (parts, gradients) = match rows.parameters.sharing {
         Sharing::ByColumn => (teams, rows.columns),
         Sharing::BySegment => {
             let width = choice.listed.key.width;
-            of_rows(by_segment::parts(&rows.segments, width, rows.bytes(), choice.blocks))
+            of_rows(
+                rows,
+                by_segment::parts(&rows.segments, width, rows.bytes(), choice.blocks).into(),
+            )
         }
-        _ => of_rows(1),
+        _ => of_rows(rows, 1),
     };
+    let held = Held {
+        kernel: kernel(rows, choice, teams, slots),
+        blocks: choice.blocks,
+        slots,
+        messages_bytes: choice.messages_bytes(teams),
+    };
+    scheduled(rows, held, (parts, gradients))
+}
+
+/// How many sums there are of each gradient that is left row by row, in so many parts, and how many gradients.
+pub(super) fn of_rows(rows: &Rows<'_>, parts: u64) -> (u64, u64) {
+    let sets = u64::from(rows.parameters.sets);
+    (rows.rows / sets * parts, sets * u64::from(rows.parameters.runs))
+}
+
+/// The kernel that computes dx, and what it is told.
+pub(super) struct Held {
+    pub(super) kernel: Kernel,
+    /// Blocks that share a row.
+    pub(super) blocks: u32,
+    /// What comes ahead.
+    pub(super) slots: u32,
+    pub(super) messages_bytes: usize,
+}
+
+/// That kernel, and what adds up so many sums of so many gradients.
+pub(super) fn scheduled(rows: &Rows<'_>, held: Held, (parts, gradients): (u64, u64)) -> Schedule {
     let are_gradients = rows.parameters.are_gradients(parts);
     let adds_up = rows.has_parameters && !are_gradients;
     let sums_bytes = match adds_up {
         true => ((parts * gradients) as usize * size_of::<f32>()).next_multiple_of(REGION_BYTES),
         false => 0,
     };
-    let messages_bytes = choice.messages_bytes(teams);
-    let mut kernels = vec![kernel(rows, choice, teams, slots)];
     let mut schedule = Schedule {
         work: Work::Backward(Backward {
             rows: rows.rows,
@@ -74,22 +97,21 @@ pub(super) fn with_slots(rows: &Rows<'_>, choice: Choice, tuning: &Registers, sl
             parts,
             are_gradients,
             gradients,
-            slots,
+            slots: held.slots,
             sums_bytes,
-            blocks: choice.blocks,
-            messages_bytes,
+            blocks: held.blocks,
+            messages_bytes: held.messages_bytes,
         }),
-        workspace_bytes: 2 * sums_bytes + messages_bytes,
+        workspace_bytes: 2 * sums_bytes + held.messages_bytes,
         running_bytes: 0,
         again_bytes: 0,
-        kernels: Vec::new(),
+        kernels: vec![held.kernel],
     };
     if adds_up {
-        kernels.push(gather(rows.dtype, parts, gradients));
+        schedule.kernels.push(gather(rows.dtype, parts, gradients));
         // Written and read.
         schedule.again_bytes = 2 * 2 * sums_bytes as u64;
     }
-    schedule.kernels = kernels;
     schedule
 }
 

@@ -29,6 +29,8 @@ pub(super) fn grid(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     let resident = rows.resident_blocks(tiles.listed, LONG.threads, tiles.most_kept);
     let blocks = tiles.wanted(rows).min(resident);
     let teams = (resident / blocks).min(rows.rows);
+    // None is left without.
+    let blocks = (resident / teams).min(tiles.most_blocks(rows)).max(blocks);
     let mut schedule = tiles.schedule(rows, teams * blocks, blocks);
     schedule.kernels[0].resident = true;
     let arrived_bytes = teams as usize * size_of::<u32>();

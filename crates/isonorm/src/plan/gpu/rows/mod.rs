@@ -6,6 +6,7 @@ mod by_segment;
 mod each;
 mod long;
 mod parameters;
+mod pieces;
 mod registers;
 pub(crate) mod running;
 pub(super) mod segments;
@@ -215,7 +216,11 @@ const FORWARD: Ways = &[
     ("rows/chip", registers::chip),
 ];
 /// Rows that are longer than that.
-const FORWARD_LONG: Ways = &[("rows/alone", long::alone), ("rows/grid", long::grid)];
+const FORWARD_LONG: Ways = &[
+    ("rows/pieces", pieces::plan),
+    ("rows/alone", long::alone),
+    ("rows/grid", long::grid),
+];
 /// Given statistics, for which nothing is held.
 const FORWARD_GIVEN: Ways = &[("rows/each", each::plan)];
 const BACKWARD: Ways = &[
@@ -224,7 +229,7 @@ const BACKWARD: Ways = &[
     ("rows/blocks", backward::blocks),
     ("rows/chip", backward::chip),
 ];
-const BACKWARD_LONG: Ways = &[("rows/sweeps", sweeps::plan)];
+const BACKWARD_LONG: Ways = &[("rows/pieces", pieces::plan), ("rows/sweeps", sweeps::plan)];
 
 /// Tries each candidate in order, and takes the first that does it, but for `skipped` others: for tensors that start on 16 bytes, and
 /// again for others.

@@ -1,0 +1,120 @@
+//! Rows of millions of elements, in pieces that blocks of the whole chip keep in shared memory.
+
+use isonorm_kernels::grid::message_words;
+use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::key::Pass;
+use isonorm_kernels::rows::pieces::share;
+use isonorm_kernels::rows::team::Owner;
+
+use super::super::occupancy::RESERVED_SHARED_BYTES;
+use super::super::tuning::PIECES;
+use super::backward::{Held, of_rows, scheduled};
+use super::{Forward, Kernel, Listed, Rows, Schedule, Work};
+
+/// Elements of a row, at most: more are not counted in 32 bits.
+const MOST_COLUMNS: u64 = u32::MAX as u64;
+
+pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    let kernels = rows.kernels(width);
+    let listed = kernels.into_iter().find(|listed| listed.key.owner == Owner::Pieces);
+    let listed = listed.ok_or("there is no such kernel")?;
+    if rows.columns > MOST_COLUMNS {
+        return Err(format!("rows have more than {MOST_COLUMNS} elements"));
+    }
+    let Pieces {
+        teams,
+        parts,
+        runs,
+        kept,
+        not_kept,
+    } = Pieces::new(rows, listed)?;
+    let blocks = parts * runs;
+    let kernel = Kernel {
+        resident: true,
+        ..rows.kernel(listed, teams * blocks, PIECES.threads, kept)
+    };
+    let (blocks, messages) = (blocks as u32, teams * u64::from(message_words(blocks as u32)));
+    let messages_bytes = messages as usize * size_of::<u32>();
+    let mut schedule = match rows.pass {
+        Pass::Forward => Schedule {
+            kernels: vec![kernel],
+            work: Work::Forward(Forward {
+                blocks,
+                kept,
+                messages_bytes,
+                ..rows.forward()
+            }),
+            workspace_bytes: messages_bytes,
+            running_bytes: 0,
+            again_bytes: 0,
+        },
+        Pass::Backward => {
+            let held = Held {
+                kernel,
+                blocks,
+                slots: kept,
+                messages_bytes,
+            };
+            scheduled(rows, held, of_rows(rows, parts))
+        }
+    };
+    schedule.again_bytes += rows.rows * not_kept * tensors(rows) * u64::from(rows.bytes());
+    Ok(schedule)
+}
+
+/// Tensors that a row is read of.
+fn tensors(rows: &Rows<'_>) -> u64 {
+    match rows.pass {
+        Pass::Forward => 1,
+        Pass::Backward => 2,
+    }
+}
+
+/// How rows are divided.
+struct Pieces {
+    /// Rows at a time.
+    teams: u64,
+    /// Blocks that share a run, and runs of a row.
+    parts: u64,
+    runs: u64,
+    /// Groups of accesses that a thread keeps.
+    kept: u32,
+    /// Elements of a row that are not kept.
+    not_kept: u64,
+}
+
+impl Pieces {
+    /// As many rows at a time as all blocks keep; where that is not one, a row, and of it as much as they keep.
+    fn new(rows: &Rows<'_>, listed: &Listed) -> Result<Pieces, String> {
+        let (threads, key) = (PIECES.threads, &listed.key);
+        let (run, runs) = match rows.has_parameters && rows.parameters.runs > 1 {
+            true => (rows.parameters.run, u64::from(rows.parameters.runs)),
+            false => (rows.columns, 1),
+        };
+        let head = key.shared_bytes(threads, 0);
+        let group_bytes = key.shared_bytes(threads, 1) - head;
+        let room = (rows.gpu.shared_bytes_per_sm / PIECES.blocks).saturating_sub(RESERVED_SHARED_BYTES);
+        let most_kept = room.min(rows.gpu.shared_bytes_per_block).saturating_sub(head) / group_bytes;
+        let resident = rows.resident_blocks(listed, threads, most_kept);
+        let of_group = u64::from(key.tile_elements(threads, rows.bytes()));
+        let keeps = of_group * u64::from(most_kept);
+        if runs > resident {
+            return Err(format!(
+                "a row has {runs} runs, and no more than {resident} blocks run at once"
+            ));
+        }
+        let fewest = run.div_ceil(keeps.max(1)).min(resident / runs);
+        let teams = (resident / (runs * fewest)).clamp(1, rows.rows);
+        // No blocks with less than a group.
+        let parts = (resident / teams / runs).min(run.div_ceil(of_group)).max(fewest);
+        let groups = share(run, parts, rows.bytes()).div_ceil(of_group);
+        let kept = groups.min(most_kept.into());
+        Ok(Pieces {
+            teams,
+            parts,
+            runs,
+            kept: kept as u32,
+            not_kept: (groups - kept) * of_group * parts * runs,
+        })
+    }
+}
