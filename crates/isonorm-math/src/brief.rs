@@ -169,7 +169,7 @@ impl Real for Brief {
         let a = Real::min(f32::NORMAL_END, self.0.abs());
         let gaussian = power_of_two(a * a * (-0.5 * LOG2_E) as f32);
         // Mills' ratio, as `elementary` has it, but for what rounds off the sum of x and its pole.
-        let w = Real::mul_add(a, (1.0 / f32::MILLS_POLE) as f32, 1.0).reciprocal();
+        let w = Real::mul_add(a, 1.0 / f32::MILLS_POLE, 1.0).reciprocal();
         let tail = gaussian * (w * elementary::mills_of(w));
         let cdf = if self.0 > 0.0 { 1.0 - tail } else { tail };
         (Self(cdf), Self(gaussian * INVERSE_ROOT_TWO_PI as f32))

@@ -62,8 +62,9 @@ impl Module {
             | "rows_backward_chip_ragged_piecewise" => Some(80),
             "rows_forward_piecewise" if kernel.ends_with("_v4") => Some(80 + 2 * more),
             // Activations of several numbers side by side take all they get, and are no faster for it.
-            "rows_forward_any" if kernel.ends_with("_v4") => Some(72),
-            "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72),
+            "rows_forward_any" if kernel.ends_with("warp_v4") => Some(80),
+            "rows_forward_any" | "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72),
+            "rows_forward_any" if kernel.ends_with("warp_v3") => Some(72),
             "rows_forward_any" | "rows_forward_runs_any" => Some(64),
             "rows_backward_plain" | "rows_backward_cluster_plain" if kernel.ends_with("_v1_ahead") => Some(80),
             "rows_backward_plain" | "rows_backward_cluster_plain" if more == 0 && kernel.ends_with("_v2_ahead") => {

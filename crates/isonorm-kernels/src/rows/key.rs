@@ -63,8 +63,14 @@ impl Key {
     fn of<S: Spec>(function: &str, accesses: usize) -> Key {
         Key {
             pass: match function {
-                "backward" | "by_run" | "by_segment" | "gradients_later" | "gradients_of_pieces" | "segmented"
-                | "segmented_later" | "two_sweeps" => Pass::Backward,
+                "backward"
+                | "by_run"
+                | "by_segment"
+                | "gradients_later"
+                | "gradients_of_pieces"
+                | "segmented"
+                | "segmented_later"
+                | "two_sweeps" => Pass::Backward,
                 _ => Pass::Forward,
             },
             op: S::Statistics::OP,
@@ -175,7 +181,11 @@ impl Key {
             Width::Ragged | Width::Element => 0,
         };
         let block = threads.is_multiple_of(WARP) && (WARP..=self.max_threads()).contains(&threads);
-        block && (self.is_long() || self.owner == Owner::Pieces || self.is_of_segments() || (least.max(1)..=most).contains(&accesses))
+        block
+            && (self.is_long()
+                || self.owner == Owner::Pieces
+                || self.is_of_segments()
+                || (least.max(1)..=most).contains(&accesses))
     }
 
     /// Bytes that an access takes in shared memory.

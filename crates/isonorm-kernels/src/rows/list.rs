@@ -80,9 +80,13 @@ macro_rules! forward_kernels {
             }
             "rows_forward_any" by forward {
                 layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByColumn, Any, true, false;
+                layer_warp_v3: Centred, Lanes<32>, Vectors, 3, ByColumn, Any, true, false;
+                layer_warp_v4: Centred, Lanes<32>, Vectors, 4, ByColumn, Any, true, false;
                 layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Any, true, false;
                 layer_block_v4: Centred, Block, Vectors, 4, ByColumn, Any, true, false;
                 rms_warp_v1: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Any, true, false;
+                rms_warp_v3: Uncentred, Lanes<32>, Vectors, 3, ByColumn, Any, true, false;
+                rms_warp_v4: Uncentred, Lanes<32>, Vectors, 4, ByColumn, Any, true, false;
                 rms_block_v2: Uncentred, Block, Vectors, 2, ByColumn, Any, true, false;
                 rms_block_v4: Uncentred, Block, Vectors, 4, ByColumn, Any, true, false;
             }

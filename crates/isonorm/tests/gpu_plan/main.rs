@@ -96,18 +96,20 @@ fn rows_are_spread_as_they_grow_and_read_once_as_long_as_the_chip_keeps_them() {
         ("layernorm x=1000x100000 dtype=f32", "rows/chip"),
         ("layernorm x=4x2000000 dtype=f32", "rows/chip"),
         ("layernorm x=4x4000000 dtype=bf16", "rows/chip"),
-        ("layernorm x=4x4000000 dtype=f32", "rows/grid"),
+        ("layernorm x=4x2500000 dtype=f32", "rows/pieces"),
+        ("layernorm x=4x2500000 dtype=f32 act=silu", "rows/grid"),
     ] {
         let plan = plan(problem);
         assert_eq!(plan.name(), name, "{plan}");
         assert_eq!(plan.traffic().moved_bytes, plan.traffic().compulsory_bytes, "{plan}");
-        assert_eq!(plan.kernels()[0].resident, ["rows/grid", "rows/chip"].contains(&name));
+        let resident = ["rows/grid", "rows/chip", "rows/pieces"];
+        assert_eq!(plan.kernels()[0].resident, resident.contains(&name));
         assert_eq!(plan.workspace_bytes() > 0, plan.misaligned_kernels()[0].resident);
     }
     let too_long = plan("layernorm x=2x100000000 dtype=f32");
     assert!(too_long.traffic().moved_bytes > too_long.traffic().compulsory_bytes);
     let old = GpuPlan::new(too_long.desc(), &gpu("a100")).expect("valid");
-    assert_eq!(old.name(), "rows/grid");
+    assert_eq!(old.name(), "rows/pieces");
     assert!(
         old.candidates()
             .iter()
@@ -277,8 +279,8 @@ fn clusters_hold_rows_of_runs_in_a_backward_pass() {
 
 #[test]
 fn sweeps_share_rows_among_blocks_that_run_at_once_or_are_kernels_of_their_own() {
-    // Groups of 1.6 MB are more than the registers of a cluster.
-    let shared = plan("groupnorm x=8x64x112x112 groups=2 pass=backward");
+    // Groups of 0.8 MB are more than the registers of a cluster, and their runs too short for pieces.
+    let shared = plan("groupnorm x=8x512x28x28 groups=2 pass=backward");
     let [first, gather] = shared.kernels() else {
         panic!("{shared}")
     };

@@ -193,7 +193,11 @@ impl<T: Data, S: Spec<Team = Pieces, Map = ByRun>, const V: usize> Walk<'_, T, S
         let mut one = |v: usize, x, dy| {
             if self.piece.has(group, v) {
                 let distance = S::Access::unpack::<T>(x).map(|x| x - centre);
-                take(v, distance, slope::<T, S>(distance, S::Access::unpack::<T>(dy), z, told));
+                take(
+                    v,
+                    distance,
+                    slope::<T, S>(distance, S::Access::unpack::<T>(dy), z, told),
+                );
             }
         };
         if matches!(S::Epilogue::CLASS, Class::Any) {

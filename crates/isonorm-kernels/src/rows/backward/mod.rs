@@ -204,7 +204,10 @@ unsafe fn normalizer<T: Data, S: Spec>(args: &Args<T>, row: u64, zero: u32) -> N
 
 /// What makes dx, from the sums of g · weight and of g · weight · x̂ over a row.
 #[inline(always)]
-fn coefficients<T: Data, S: Spec, const V: usize>(args: &Args<T>, [of_g, of_gx]: [f32; 2]) -> BackwardCoefficients<f32> {
+fn coefficients<T: Data, S: Spec, const V: usize>(
+    args: &Args<T>,
+    [of_g, of_gx]: [f32; 2],
+) -> BackwardCoefficients<f32> {
     let mean_of = MeanOf::new::<V>(args.columns);
     match S::Statistics::OP {
         Op::Layer => BackwardCoefficients {

@@ -217,8 +217,8 @@ const FORWARD: Ways = &[
 ];
 /// Rows that are longer than that.
 const FORWARD_LONG: Ways = &[
-    ("rows/pieces", pieces::plan),
     ("rows/alone", long::alone),
+    ("rows/pieces", pieces::plan),
     ("rows/grid", long::grid),
 ];
 /// Given statistics, for which nothing is held.

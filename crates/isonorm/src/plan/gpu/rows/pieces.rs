@@ -84,7 +84,7 @@ struct Pieces {
 }
 
 impl Pieces {
-    /// As many rows at a time as all blocks keep; where that is not one, a row, and of it as much as they keep.
+    /// As many rows at a time as all blocks keep, or two, if they keep most of them; else one, and of it as much as they keep.
     fn new(rows: &Rows<'_>, listed: &Listed) -> Result<Pieces, String> {
         let (threads, key) = (PIECES.threads, &listed.key);
         let (run, runs) = match rows.has_parameters && rows.parameters.runs > 1 {
@@ -98,15 +98,26 @@ impl Pieces {
         let resident = rows.resident_blocks(listed, threads, most_kept);
         let of_group = u64::from(key.tile_elements(threads, rows.bytes()));
         let keeps = of_group * u64::from(most_kept);
+        if run < of_group {
+            return Err(format!(
+                "runs of {run} elements leave threads of a block idle, which have {of_group} at a time"
+            ));
+        }
         if runs > resident {
             return Err(format!(
                 "a row has {runs} runs, and no more than {resident} blocks run at once"
             ));
         }
         let fewest = run.div_ceil(keeps.max(1)).min(resident / runs);
-        let teams = (resident / (runs * fewest)).clamp(1, rows.rows);
+        let whole = (resident / (runs * fewest)).min(rows.rows);
+        // Two rows, where most of both is kept.
+        let of_two = resident / 2 / runs * keeps.min(run);
+        let teams = match 2.min(rows.rows) {
+            two if whole < two && of_two * 100 >= PIECES.kept_of_two * run => two,
+            _ => whole.max(1),
+        };
         // No blocks with less than a group.
-        let parts = (resident / teams / runs).min(run.div_ceil(of_group)).max(fewest);
+        let parts = (resident / teams / runs).min(run.div_ceil(of_group)).max(1);
         let groups = share(run, parts, rows.bytes()).div_ceil(of_group);
         let kept = groups.min(most_kept.into());
         Ok(Pieces {

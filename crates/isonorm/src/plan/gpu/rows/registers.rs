@@ -104,6 +104,7 @@ pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
 /// as long as others do; with few rows, that of the most threads.
 pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
     let smooth = width == Width::Vector && !Class::Piecewise.has(rows.activation);
+    let few = rows.rows < tuning.few_rows * u64::from(rows.gpu.sms);
     let blocks = tuning.of(rows);
     let shapes = match width {
         Width::Vector if smooth => tuning.smooth,
@@ -120,12 +121,17 @@ pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
     });
     let found = match smooth {
         true => holding.min_by_key(|(listed, threads)| listed.key.accesses * threads),
-        false if rows.rows < tuning.few_rows * u64::from(rows.gpu.sms) => holding.max_by_key(|(_, threads)| *threads),
+        false if few => holding.max_by_key(|(_, threads)| *threads),
         false => holding.next(),
     };
     let (listed, threads) = found.ok_or_else(|| does_not_hold(rows, "the registers of a block", width))?;
     let bytes = rows.columns * u64::from(rows.bytes());
-    if bytes > blocks.most_bytes && by_blocks(rows, width, tuning).is_ok() {
+    let most_bytes = if few {
+        blocks.most_bytes_of_few
+    } else {
+        blocks.most_bytes
+    };
+    if bytes > most_bytes && by_blocks(rows, width, tuning).is_ok() {
         return Err(format!(
             "a cluster does better than a block, with rows of {bytes} bytes"
         ));
@@ -269,7 +275,9 @@ pub(super) fn teams(rows: &Rows<'_>, choice: Choice, tuning: &Registers, kept: u
         _ if listed.key.owner == Owner::Chip => rows.resident_blocks(listed, threads, kept) / u64::from(blocks),
         _ if walks => rows.resident_clusters(listed, threads, kept, blocks),
         // What a thread does first takes longer there.
-        Class::Any => u64::from(rows.gpu.sms) * u64::from(SMOOTH_WAVES * (rows.gpu.threads_per_sm / threads).max(1)),
+        Class::Any if rows.bytes() == 4 => {
+            u64::from(rows.gpu.sms) * u64::from(SMOOTH_WAVES * (rows.gpu.threads_per_sm / threads).max(1))
+        }
         _ => u64::MAX,
     };
     let of_block = u64::from(listed.key.teams(threads));
