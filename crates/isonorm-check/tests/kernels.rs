@@ -11,10 +11,13 @@ use isonorm_kernels::modules::ROWS;
 type Name = (&'static str, &'static str);
 
 /// Listed, and never planned for an H200.
-const NOT_PLANNED: [Name; 2] = [
+const NOT_PLANNED: [Name; 4] = [
     // Clusters hold such rows.
     ("rows_long_plain", "layer_alone_v2"),
     ("rows_long_plain", "rms_alone_v2"),
+    // For rows of more than 2³² elements.
+    ("rows_long_plain", "layer_grid_v2"),
+    ("rows_long_plain", "rms_grid_v2"),
 ];
 
 fn planned(cases: &[Case], gpu: &Arc<GpuProperties>) -> BTreeSet<Name> {

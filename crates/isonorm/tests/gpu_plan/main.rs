@@ -70,7 +70,8 @@ fn every_length_of_row_has_a_kernel_that_holds_it() {
                     };
                     let is_elements = kernel.family.contains("elements");
                     assert_eq!(is_elements, of_access == 1, "{plan}");
-                    let in_registers = kernel.family.starts_with("rows_forward");
+                    let in_pieces = kernel.family.starts_with("rows_forward_pieces");
+                    let in_registers = kernel.family.starts_with("rows_forward") && !in_pieces;
                     assert_eq!(kernel.cluster > 1, kernel.family.contains("cluster"), "{plan}");
                     assert!(!in_registers || held(kernel, of_access) >= columns, "{plan}");
                     assert!(in_registers || plan.name() != "rows/block" || of_access == 1, "{plan}");
@@ -226,7 +227,9 @@ fn a_grid_that_exchanges_fits_the_gpu() {
             let desc = NormDesc::layer_norm([rows, columns], 1);
             let plan = GpuPlan::new(&desc, &gpu).expect("valid");
             for kernel in plan.kernels().iter().chain(plan.misaligned_kernels()) {
-                assert!(!kernel.resident || kernel.grid <= sms, "{plan}");
+                // Two blocks share a multiprocessor where they keep pieces.
+                let of_each = if kernel.entry.contains("_pieces_") { 2 } else { 1 };
+                assert!(!kernel.resident || kernel.grid <= of_each * sms, "{plan}");
             }
         }
     }
@@ -280,7 +283,7 @@ fn clusters_hold_rows_of_runs_in_a_backward_pass() {
 #[test]
 fn sweeps_share_rows_among_blocks_that_run_at_once_or_are_kernels_of_their_own() {
     // Groups of 0.8 MB are more than the registers of a cluster, and their runs too short for pieces.
-    let shared = plan("groupnorm x=8x512x28x28 groups=2 pass=backward");
+    let shared = plan("groupnorm x=2x512x28x28 groups=2 pass=backward");
     let [first, gather] = shared.kernels() else {
         panic!("{shared}")
     };

@@ -17,8 +17,8 @@ pub(super) struct Shared {
     pub(super) block: Shapes,
     /// Bytes of such a row, at most, where a cluster may own it.
     pub(super) most_bytes: u64,
-    /// The same, where there are few rows.
-    pub(super) most_bytes_of_few: u64,
+    /// The same, where there are few rows, or no parameters by column.
+    pub(super) most_bytes_of_others: u64,
     /// The same for a row of a cluster, and threads of its blocks: with as few blocks as hold the row.
     pub(super) cluster: Shapes,
     /// Threads of a cluster's blocks, at most, where the whole chip may own the row.
@@ -86,7 +86,7 @@ pub(super) const FORWARD: Registers = Registers {
             (2, 32..=768),
         ],
         most_bytes: 64 << 10,
-        most_bytes_of_few: 32 << 10,
+        most_bytes_of_others: 32 << 10,
         cluster: FORWARD_CLUSTER_WIDE,
         most_cluster_threads: 512,
         chip: FORWARD_CHIP,
@@ -95,7 +95,7 @@ pub(super) const FORWARD: Registers = Registers {
         lanes: 128,
         block: FORWARD_16,
         most_bytes: 64 << 10,
-        most_bytes_of_few: 32 << 10,
+        most_bytes_of_others: 32 << 10,
         cluster: FORWARD_CLUSTER,
         most_cluster_threads: 256,
         chip: FORWARD_CHIP,
@@ -104,7 +104,7 @@ pub(super) const FORWARD: Registers = Registers {
         lanes: 128,
         block: FORWARD_16,
         most_bytes: 64 << 10,
-        most_bytes_of_few: 32 << 10,
+        most_bytes_of_others: 32 << 10,
         cluster: FORWARD_CLUSTER,
         most_cluster_threads: 256,
         chip: FORWARD_CHIP,
@@ -122,7 +122,7 @@ const BACKWARD_WIDE: Shared = Shared {
     lanes: 256,
     block: &[(2, 64..=512)],
     most_bytes: 16 << 10,
-    most_bytes_of_few: 16 << 10,
+    most_bytes_of_others: 16 << 10,
     cluster: &[(2, 64..=256), (2, 64..=512)],
     most_cluster_threads: 256,
     chip: &[(4, 128, 64), (4, 256, u32::MAX)],

@@ -126,10 +126,10 @@ pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
     };
     let (listed, threads) = found.ok_or_else(|| does_not_hold(rows, "the registers of a block", width))?;
     let bytes = rows.columns * u64::from(rows.bytes());
-    let most_bytes = if few {
-        blocks.most_bytes_of_few
-    } else {
-        blocks.most_bytes
+    let by_column = rows.op == Op::Rms || rows.has_parameters && rows.parameters.sharing == Sharing::ByColumn;
+    let most_bytes = match by_column && !few {
+        true => blocks.most_bytes,
+        false => blocks.most_bytes_of_others,
     };
     if bytes > most_bytes && by_blocks(rows, width, tuning).is_ok() {
         return Err(format!(
