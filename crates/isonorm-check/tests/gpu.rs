@@ -145,9 +145,9 @@ fn long_rows_in_blocks_clusters_and_the_grid() {
             "rows/blocks",
         ),
         ("rmsnorm x=2x40000 dtype=bf16 param=bf16", "rows/blocks"),
-        ("layernorm x=1x70000 dtype=f32", "rows/grid"),
-        ("rmsnorm x=1x80000 dtype=f32", "rows/grid"),
-        ("layernorm x=1x110000 dtype=f32 data=offset:1000", "rows/grid"),
+        ("layernorm x=1x70000 dtype=f32", "rows/pieces"),
+        ("rmsnorm x=1x80000 dtype=f32", "rows/pieces"),
+        ("layernorm x=1x110000 dtype=f32 data=offset:1000", "rows/pieces"),
         ("rmsnorm x=1x230000 dtype=bf16 param=bf16 act=tanh", "rows/grid"),
         ("groupnorm x=3x8x50x50 groups=2 dtype=f32 act=silu", "rows/blocks"),
         (
@@ -157,7 +157,7 @@ fn long_rows_in_blocks_clusters_and_the_grid() {
         ("groupnorm x=5x6x64x64 groups=1 dtype=f32", "rows/blocks"),
         ("groupnorm x=3x2x152x152 groups=2 dtype=f16", "rows/blocks"),
         ("groupnorm x=1x6x112x112 groups=1 dtype=f32", "rows/blocks"),
-        ("groupnorm x=1x6x160x160 groups=1 dtype=f32", "rows/grid"),
+        ("groupnorm x=1x6x160x160 groups=1 dtype=f32", "rows/pieces"),
         ("layernorm x=5x10000 dtype=f32 pass=backward", "rows/blocks"),
         (
             "rmsnorm x=4x20000 dtype=bf16 act=gelu residual=add pass=backward",

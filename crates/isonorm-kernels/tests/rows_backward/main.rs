@@ -15,10 +15,11 @@ use isonorm_math::{Activation, Bf16, F16};
 use case::{Case, blocks, input, run};
 use expect::{F32_UNIT, check};
 
-/// Kernels of rows that are contiguous; of those in segments, or that begin anywhere, the conformance suites have cases.
+/// Kernels of rows that are contiguous; of those in segments or pieces, or that begin anywhere, the conformance suites have cases.
 fn contiguous<T: Data>() -> Vec<Kernel<Args<T>>> {
     let mut kernels = backward_kernels::<T>();
     kernels.retain(|kernel| kernel.key.sharing != Sharing::Segmented && kernel.key.width != Width::Ragged);
+    kernels.retain(|kernel| kernel.key.owner != Owner::Pieces);
     kernels
 }
 

@@ -55,7 +55,7 @@ fn short_kernels<T: Rounding>() -> impl Iterator<Item = Kernel<Args<T>>> {
         |kernel: &Kernel<Args<T>>| kernel.key.sharing != Sharing::Segmented && kernel.key.width != Width::Ragged;
     kernels::<T>()
         .into_iter()
-        .filter(|kernel| !kernel.key.is_long() && kernel.key.owner != Owner::Each)
+        .filter(|kernel| !kernel.key.is_long() && !matches!(kernel.key.owner, Owner::Each | Owner::Pieces))
         .filter(contiguous)
 }
 
