@@ -194,11 +194,11 @@ fn the_whole_chip_holds_rows() {
 #[test]
 fn without_clusters_the_grid_shares_rows() {
     let problems = [
-        ("layernorm x=1x17000 dtype=f32", "rows/grid"),
-        ("layernorm x=7x20000 dtype=f32 act=relu", "rows/grid"),
+        ("layernorm x=1x17000 dtype=f32", "rows/pieces"),
+        ("layernorm x=7x20000 dtype=f32 act=relu", "rows/pieces"),
         ("rmsnorm x=2x20000 dtype=f32 residual=add", "rows/grid"),
         ("rmsnorm x=2x20000 dtype=f32 residual=stream", "rows/grid"),
-        ("groupnorm x=3x4x128x128 groups=2 dtype=f32", "rows/grid"),
+        ("groupnorm x=3x4x128x128 groups=2 dtype=f32", "rows/pieces"),
         ("groupnorm x=3x2x152x152 groups=2 dtype=f16", "rows/chip"),
         ("groupnorm x=3x2x152x152 groups=2 dtype=f16 act=relu", "rows/block"),
     ];
