@@ -95,7 +95,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 100] = [
+const FAMILIES: [&str; 99] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -137,7 +137,6 @@ const FAMILIES: [&str; 100] = [
     "rows_long_runs",
     "rows_long_elements",
     "rows_long_elements_runs",
-    "rows_long_plain",
     "rows_long_runs_plain",
     "rows_backward_plain",
     "rows_backward_wide",

@@ -206,7 +206,7 @@ fn changed<const DERIVATIVE: bool, T: Data, L: Lanes>(z: L, told: Told) -> L {
     }
 }
 
-/// The same, by a loop over halves where the functions are long; they are [`Brief`] for results of 16 bits.
+/// The same of one activation, whose functions are [`Brief`] for results of 16 bits.
 #[inline(always)]
 fn changed_by<const DERIVATIVE: bool, T: Data, L: Lanes>(z: L, f: impl Pointwise) -> L {
     match size_of::<T>() {

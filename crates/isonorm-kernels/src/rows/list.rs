@@ -224,12 +224,6 @@ macro_rules! forward_kernels {
                 layer_alone_v2: Centred, Alone, Elements, 2, ByRun, Any, true, true;
                 layer_grid_v2: Centred, Grid, Elements, 2, ByRun, Any, true, true;
             }
-            "rows_long_plain" by long {
-                layer_alone_v2: Centred, Alone, Vectors, 2, ByColumn, Plain, false, true;
-                layer_grid_v2: Centred, Grid, Vectors, 2, ByColumn, Plain, false, true;
-                rms_alone_v2: Uncentred, Alone, Vectors, 2, ByColumn, Plain, false, true;
-                rms_grid_v2: Uncentred, Grid, Vectors, 2, ByColumn, Plain, false, true;
-            }
             "rows_long_runs_plain" by long {
                 layer_alone_v2: Centred, Alone, Vectors, 2, ByRun, Plain, false, true;
                 layer_grid_v2: Centred, Grid, Vectors, 2, ByRun, Plain, false, true;

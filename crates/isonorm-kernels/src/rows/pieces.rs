@@ -53,8 +53,7 @@ impl<T: Data, A: Access, const V: usize, const TENSORS: usize> Piece<T, A, V, TE
     /// That of a block of the team that shares rows of so many columns, with room for so many groups.
     #[inline(always)]
     pub(super) fn new(team: &Chip, blocks: u32, affine: &Affine, columns: u64, room: u32) -> Self {
-        let has_parameters = !affine.weight.is_null() || !affine.bias.is_null();
-        let runs = at_least_one(if has_parameters { affine.runs } else { 1 });
+        let runs = at_least_one(affine.runs);
         let parts = at_least_one(blocks / runs);
         let (run, part) = (team.block() / parts, team.block() % parts);
         let of_run = columns / u64::from(runs.get());
@@ -150,7 +149,8 @@ impl<T: Data, A: Access, const V: usize, const TENSORS: usize> Piece<T, A, V, TE
             1 => simt::copy_wait::<1>(),
             2 => simt::copy_wait::<2>(),
             3 => simt::copy_wait::<3>(),
-            4 | 5 => simt::copy_wait::<4>(),
+            4 => simt::copy_wait::<4>(),
+            5 => simt::copy_wait::<5>(),
             6 => simt::copy_wait::<6>(),
             _ => simt::copy_wait::<MOST_PENDING>(),
         }

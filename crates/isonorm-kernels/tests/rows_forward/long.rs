@@ -122,7 +122,7 @@ fn first_element_far_from_the_others() {
 fn constant_long_rows_give_exactly_the_bias() {
     for name in ["layer_alone_v2", "layer_grid_v2"] {
         for value in [0.1f32, -3.0e7, 1e30] {
-            let kernel = named::<f32>("rows_long_plain", name);
+            let kernel = named::<f32>("rows_long", name);
             let mut case = case_of(kernel, if name.contains("grid") { 3 } else { 1 }, 2.3, 1);
             case.narrow = true;
             let input = input(&case, |_| value);
@@ -139,7 +139,7 @@ fn constant_long_rows_give_exactly_the_bias() {
 
 #[test]
 fn a_nan_stays_in_its_long_row() {
-    let kernel = named::<f32>("rows_long_plain", "layer_grid_v2");
+    let kernel = named::<f32>("rows_long", "layer_grid_v2");
     let case = case_of(kernel, 2, 2.3, 1);
     let mut input = input(&case, |random| random.f32());
     let good = run(&case, &input);
@@ -157,7 +157,7 @@ fn a_nan_stays_in_its_long_row() {
 
 #[test]
 fn the_order_of_blocks_changes_no_bit() {
-    let mut case = case_of(named::<f32>("rows_long_plain", "layer_grid_v2"), 4, 2.3, 1);
+    let mut case = case_of(named::<f32>("rows_long", "layer_grid_v2"), 4, 2.3, 1);
     let input = input(&case, |random| random.f32());
     let first = run(&case, &input);
     for seed in 1000..1005 {
@@ -171,7 +171,7 @@ fn the_order_of_blocks_changes_no_bit() {
 #[test]
 fn the_first_tile_may_lie_far_off() {
     for (off, kept) in [(30.0, 1), (30.0, 0), (-20.0, 2)] {
-        let kernel = named::<f32>("rows_long_plain", "layer_alone_v2");
+        let kernel = named::<f32>("rows_long", "layer_alone_v2");
         let case = case_of(kernel, 1, 400.0, kept);
         let mut input = input(&case, |random| random.f32());
         let (x, tile) = (input.x.slice().to_vec(), case.columns / 400);
@@ -184,7 +184,7 @@ fn the_first_tile_may_lie_far_off() {
 #[test]
 fn traffic_of_long_rows() {
     for kept in 0..4 {
-        let kernel = named::<f32>("rows_long_plain", "layer_alone_v2");
+        let kernel = named::<f32>("rows_long", "layer_alone_v2");
         let mut case = case_of(kernel, 1, 3.0, kept);
         (case.weight, case.bias) = (false, false);
         let report = run(&case, &input(&case, |random| random.f32())).report;

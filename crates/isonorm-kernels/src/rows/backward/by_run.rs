@@ -125,15 +125,10 @@ impl ByRuns {
             sums = [sums[0] + of_g, sums[1] + of_gx];
             warp += WARP;
         }
-        let [of_g, of_gx] = warp::sum_pair(sums);
+        let sums = warp::sum_pair(sums);
         if simt::lane() == 0 {
-            let place = (row * u64::from(args.affine.runs) + u64::from(run)) as usize;
-            for (base, sum) in [(args.dweight, of_gx), (args.dbias, of_g)] {
-                if !base.is_null() {
-                    // SAFETY: the caller's: a number for each run of each row.
-                    unsafe { f32::store(base.wrapping_add(place), sum) };
-                }
-            }
+            // SAFETY: the caller's: a number for each run of each row.
+            unsafe { args.leave_sums(row * u64::from(args.affine.runs) + u64::from(run), sums) };
         }
     }
 }

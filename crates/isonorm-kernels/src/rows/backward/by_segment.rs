@@ -144,7 +144,7 @@ impl<T: Data, S: Spec<Team: Team, Map = BySegment>, const V: usize> Work<T, S, V
                 self.leave_pieces(walk, team, (row, normalizer.rstd));
             }
             if is_one && team.rank() == 0 {
-                walk.leave_sums(row, sums);
+                walk.args.leave_sums(row, sums);
             }
         }
     }
@@ -207,7 +207,10 @@ impl<const V: usize> Own<V> {
             }
             let part = u64::from(team.block()) * args.rows + row;
             // SAFETY: the caller's.
-            unsafe { walk.leave_sums(part * u64::from(count) + u64::from(segment), normalized(sums, rstd)) };
+            unsafe {
+                walk.args
+                    .leave_sums(part * u64::from(count) + u64::from(segment), normalized(sums, rstd))
+            };
             segment += threads;
         }
         // Whoever keeps something in this half again has passed the barrier of the row between.
@@ -232,25 +235,11 @@ impl<const V: usize> Own<V> {
             let (segment, access) = Span::turn(walk.span, v);
             if walk.has(v) && access == 0 {
                 // SAFETY: the caller's.
-                unsafe { walk.leave_sums(start + u64::from(segment), normalized(pairs[v], rstd)) };
+                unsafe {
+                    walk.args
+                        .leave_sums(start + u64::from(segment), normalized(pairs[v], rstd))
+                };
             }
         });
-    }
-}
-
-impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
-    /// Leaves sums of g and of g · x̂ in a place of their own.
-    ///
-    /// # Safety
-    ///
-    /// See [`Args`]; one thread a place.
-    #[inline(always)]
-    unsafe fn leave_sums(&self, place: u64, [of_g, of_gx]: [f32; 2]) {
-        for (base, sum) in [(self.args.dweight, of_gx), (self.args.dbias, of_g)] {
-            if !base.is_null() {
-                // SAFETY: the caller's.
-                unsafe { f32::store(base.wrapping_add(place as usize), sum) };
-            }
-        }
     }
 }

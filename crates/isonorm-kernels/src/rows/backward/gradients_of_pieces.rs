@@ -4,15 +4,16 @@
 use isonorm_math::Normalizer;
 
 pub use super::Args;
-use super::segmented::{OfX, Preactivation, normalized, slope};
+use super::segmented::{OfX, normalized, slope};
 use super::sums::Numbers;
 use super::{coefficients, normalizer};
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::{Apart, Class, Epilogue, Told};
 use crate::rows::forward::{Spec, next_set};
 use crate::rows::lanes::{FourPairs, Lanes, rotated, unrolled};
-use crate::rows::parameters::{ByRun, at_least_one, one_of_run};
+use crate::rows::parameters::{ByRun, at_least_one};
 use crate::rows::pieces::{Group, Piece, Pieces};
+use crate::rows::segments::OfRow;
 use crate::rows::team::{Chip, Team};
 use crate::simt;
 
@@ -39,42 +40,32 @@ pub unsafe fn gradients_of_pieces<T: Data, S: Spec<Team = Pieces, Map = ByRun>, 
         unsafe { walk.piece.begin(walk.tensors(row)) };
     }
     // SAFETY: the caller's.
-    let mut ahead = unsafe { walk.of_row(row, set) };
+    let mut ahead = unsafe { walk.known(row, set) };
     while row < args.rows {
         let own = ahead;
         set = next_set(set, set_step, sets);
         // SAFETY: the caller's.
         unsafe {
-            ahead = walk.of_row(row + step, set);
+            ahead = walk.known(row + step, set);
             let sums = normalized(team.sum_of_block(walk.sums(row, &own)), own.normalizer.rstd);
-            let sent = team.send(sums.map(|sum| sum * own.weight));
+            let weight = own.parameters.weight;
+            let sent = team.send(sums.map(|sum| sum * weight));
             if simt::thread_index() == 0 {
                 walk.leave(sums, row);
             }
             let coefficients = coefficients::<T, S, V>(args, team.receive_pair(&sent));
-            let of_x = OfX::new(coefficients, own.normalizer.rstd, own.weight);
+            let of_x = OfX::new(coefficients, own.normalizer.rstd, weight);
             walk.finish(row, row + step, &own, of_x);
         }
         row += step;
     }
 }
 
-/// What a row was normalized with, and the weight and bias of the block's piece.
+/// What a row was normalized with, and the parameters of the block's piece.
 #[derive(Clone, Copy)]
-struct OfRow {
+struct Known {
     normalizer: Normalizer<f32>,
-    weight: f32,
-    bias: f32,
-}
-
-impl OfRow {
-    #[inline(always)]
-    fn preactivation(&self) -> Preactivation {
-        Preactivation {
-            scale: self.normalizer.rstd * self.weight,
-            bias: self.bias,
-        }
-    }
+    parameters: OfRow,
 }
 
 /// A block's way over its pieces of rows.
@@ -96,24 +87,22 @@ impl<T: Data, S: Spec<Team = Pieces, Map = ByRun>, const V: usize> Walk<'_, T, S
 
     /// What is known of a row; nothing where there is none.
     #[inline(always)]
-    unsafe fn of_row(&self, row: u64, set: u32) -> OfRow {
-        // SAFETY: the caller's.
+    unsafe fn known(&self, row: u64, set: u32) -> Known {
+        // SAFETY: the caller's: a number for each run of each set.
         unsafe {
-            let [weight, bias] = match row < self.args.rows {
-                true => one_of_run::<T>(&self.args.affine, set * self.piece.runs + self.piece.run),
-                false => [1.0, 0.0],
-            };
-            OfRow {
+            Known {
                 normalizer: normalizer::<T, S>(self.args, row, simt::zero()),
-                weight,
-                bias,
+                parameters: match row < self.args.rows {
+                    true => OfRow::of::<T>(&self.args.affine, set * self.piece.runs + self.piece.run),
+                    false => OfRow::NONE,
+                },
             }
         }
     }
 
     /// The thread's sums of g and of g times the distance from the mean: a sum for each group of accesses, and the sum of those.
     #[inline(always)]
-    unsafe fn sums(&self, row: u64, own: &OfRow) -> [f32; 2] {
+    unsafe fn sums(&self, row: u64, own: &Known) -> [f32; 2] {
         let told = self.args.activation;
         // SAFETY: the caller's.
         unsafe {
@@ -126,7 +115,7 @@ impl<T: Data, S: Spec<Team = Pieces, Map = ByRun>, const V: usize> Walk<'_, T, S
     }
 
     #[inline(always)]
-    unsafe fn sums_as(&self, row: u64, own: &OfRow, told: Told) -> [f32; 2] {
+    unsafe fn sums_as(&self, row: u64, own: &Known, told: Told) -> [f32; 2] {
         let mut sums = [0.0; 2];
         // SAFETY: the caller's.
         unsafe {
@@ -147,7 +136,7 @@ impl<T: Data, S: Spec<Team = Pieces, Map = ByRun>, const V: usize> Walk<'_, T, S
 
     /// dx; the row `after` is set on its way.
     #[inline(always)]
-    unsafe fn finish(&self, row: u64, after: u64, own: &OfRow, of_x: OfX) {
+    unsafe fn finish(&self, row: u64, after: u64, own: &Known, of_x: OfX) {
         let told = self.args.activation;
         // SAFETY: the caller's.
         unsafe {
@@ -160,7 +149,7 @@ impl<T: Data, S: Spec<Team = Pieces, Map = ByRun>, const V: usize> Walk<'_, T, S
     }
 
     #[inline(always)]
-    unsafe fn finish_as(&self, row: u64, after: u64, own: &OfRow, of_x: OfX, told: Told) {
+    unsafe fn finish_as(&self, row: u64, after: u64, own: &Known, of_x: OfX, told: Told) {
         let args = self.args;
         let dx = self.piece.of_row(args.dx.cast_const(), row, args.dx_stride);
         let next = (after < args.rows).then(|| self.tensors(after));
@@ -185,11 +174,11 @@ impl<T: Data, S: Spec<Team = Pieces, Map = ByRun>, const V: usize> Walk<'_, T, S
         &self,
         group: u32,
         mut parts: Group<T, S::Access, V, 2>,
-        own: &OfRow,
+        own: &Known,
         told: Told,
         mut take: impl FnMut(usize, Numbers<T, S>, Numbers<T, S>),
     ) {
-        let (z, centre) = (own.preactivation(), own.normalizer.centre);
+        let (z, centre) = (own.parameters.preactivation(own.normalizer), own.normalizer.centre);
         let mut one = |v: usize, x, dy| {
             if self.piece.has(group, v) {
                 let distance = S::Access::unpack::<T>(x).map(|x| x - centre);
@@ -215,15 +204,9 @@ impl<T: Data, S: Spec<Team = Pieces, Map = ByRun>, const V: usize> Walk<'_, T, S
 
     /// Leaves the sums over the block's piece of a row.
     #[inline(always)]
-    unsafe fn leave(&self, [of_g, of_gx]: [f32; 2], row: u64) {
-        let args = self.args;
-        let of_part = (u64::from(self.piece.part) * args.rows + row) * u64::from(self.piece.runs);
-        let place = (of_part + u64::from(self.piece.run)) as usize;
-        for (base, sum) in [(args.dweight, of_gx), (args.dbias, of_g)] {
-            if !base.is_null() {
-                // SAFETY: the caller's: a number for each run of each row, of each part.
-                unsafe { f32::store(base.wrapping_add(place), sum) };
-            }
-        }
+    unsafe fn leave(&self, sums: [f32; 2], row: u64) {
+        let of_part = (u64::from(self.piece.part) * self.args.rows + row) * u64::from(self.piece.runs);
+        // SAFETY: the caller's: a number for each run of each row, of each part.
+        unsafe { self.args.leave_sums(of_part + u64::from(self.piece.run), sums) };
     }
 }

@@ -112,6 +112,21 @@ impl<T> Args<T> {
             blocks: self.blocks,
         }
     }
+
+    /// Leaves sums of g and of g · x̂ in a place of their own.
+    ///
+    /// # Safety
+    ///
+    /// The place is among those that `dweight` and `dbias` say; one thread a place.
+    #[inline(always)]
+    unsafe fn leave_sums(&self, place: u64, [of_g, of_gx]: [f32; 2]) {
+        for (base, sum) in [(self.dweight, of_gx), (self.dbias, of_g)] {
+            if !base.is_null() {
+                // SAFETY: the caller's.
+                unsafe { f32::store(base.wrapping_add(place as usize), sum) };
+            }
+        }
+    }
 }
 
 /// Computes the gradients of the rows. For a grid of any size; with given statistics they are constants.

@@ -8,7 +8,7 @@ use isonorm_kernels::simt::WARP;
 
 use super::super::tuning::{self, GATHER_PARTS, LEAST_GATHER_WARPS, MOST_GATHER_WARPS, Registers};
 use super::registers::{Choice, by_block, by_blocks, by_chip, by_lanes, kernel, slots, teams};
-use super::{Backward, Kernel, MOST_BLOCKS, Rows, Schedule, Work};
+use super::{Backward, Held, Kernel, MOST_BLOCKS, Rows, Schedule, Work};
 use crate::DType;
 
 /// Sums start on lines of the cache.
@@ -57,7 +57,7 @@ pub(super) fn with_slots(rows: &Rows<'_>, choice: Choice, tuning: &Registers, sl
     let held = Held {
         kernel: kernel(rows, choice, teams, slots),
         blocks: choice.blocks,
-        slots,
+        kept: slots,
         messages_bytes: choice.messages_bytes(teams),
     };
     scheduled(rows, held, (parts, gradients))
@@ -69,17 +69,7 @@ pub(super) fn of_rows(rows: &Rows<'_>, parts: u64) -> (u64, u64) {
     (rows.rows / sets * parts, sets * u64::from(rows.parameters.runs))
 }
 
-/// The kernel that computes dx, and what it is told.
-pub(super) struct Held {
-    pub(super) kernel: Kernel,
-    /// Blocks that share a row.
-    pub(super) blocks: u32,
-    /// What comes ahead.
-    pub(super) slots: u32,
-    pub(super) messages_bytes: usize,
-}
-
-/// That kernel, and what adds up so many sums of so many gradients.
+/// The kernel that computes dx, and what adds up so many sums of so many gradients.
 pub(super) fn scheduled(rows: &Rows<'_>, held: Held, (parts, gradients): (u64, u64)) -> Schedule {
     let are_gradients = rows.parameters.are_gradients(parts);
     let adds_up = rows.has_parameters && !are_gradients;
@@ -97,7 +87,7 @@ pub(super) fn scheduled(rows: &Rows<'_>, held: Held, (parts, gradients): (u64, u
             parts,
             are_gradients,
             gradients,
-            slots: held.slots,
+            slots: held.kept,
             sums_bytes,
             blocks: held.blocks,
             messages_bytes: held.messages_bytes,

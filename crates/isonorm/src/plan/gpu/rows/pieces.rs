@@ -8,11 +8,10 @@ use isonorm_kernels::rows::team::Owner;
 
 use super::super::occupancy::RESERVED_SHARED_BYTES;
 use super::super::tuning::PIECES;
-use super::backward::{Held, of_rows, scheduled};
-use super::{Forward, Kernel, Listed, Rows, Schedule, Work};
+use super::{Held, Kernel, Listed, Rows, Schedule, backward, registers};
 
-/// Elements of a row, at most: more are not counted in 32 bits.
-const MOST_COLUMNS: u64 = u32::MAX as u64;
+/// Elements of a row, at most: of a piece, with the accesses beyond it, they are counted in 32 bits.
+const MOST_COLUMNS: u64 = 1 << 31;
 
 pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     let kernels = rows.kernels(width);
@@ -33,30 +32,16 @@ pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
         resident: true,
         ..rows.kernel(listed, teams * blocks, PIECES.threads, kept)
     };
-    let (blocks, messages) = (blocks as u32, teams * u64::from(message_words(blocks as u32)));
-    let messages_bytes = messages as usize * size_of::<u32>();
+    let messages = teams * u64::from(message_words(blocks as u32));
+    let held = Held {
+        kernel,
+        blocks: blocks as u32,
+        kept,
+        messages_bytes: messages as usize * size_of::<u32>(),
+    };
     let mut schedule = match rows.pass {
-        Pass::Forward => Schedule {
-            kernels: vec![kernel],
-            work: Work::Forward(Forward {
-                blocks,
-                kept,
-                messages_bytes,
-                ..rows.forward()
-            }),
-            workspace_bytes: messages_bytes,
-            running_bytes: 0,
-            again_bytes: 0,
-        },
-        Pass::Backward => {
-            let held = Held {
-                kernel,
-                blocks,
-                slots: kept,
-                messages_bytes,
-            };
-            scheduled(rows, held, of_rows(rows, parts))
-        }
+        Pass::Forward => registers::scheduled(rows, held),
+        Pass::Backward => backward::scheduled(rows, held, backward::of_rows(rows, parts)),
     };
     schedule.again_bytes += rows.rows * not_kept * tensors(rows) * u64::from(rows.bytes());
     Ok(schedule)
@@ -87,10 +72,8 @@ impl Pieces {
     /// As many rows at a time as all blocks keep, or two, if they keep most of them; else one, and of it as much as they keep.
     fn new(rows: &Rows<'_>, listed: &Listed) -> Result<Pieces, String> {
         let (threads, key) = (PIECES.threads, &listed.key);
-        let (run, runs) = match rows.has_parameters && rows.parameters.runs > 1 {
-            true => (rows.parameters.run, u64::from(rows.parameters.runs)),
-            false => (rows.columns, 1),
-        };
+        let runs = u64::from(rows.parameters.runs);
+        let run = rows.columns / runs;
         let head = key.shared_bytes(threads, 0);
         let group_bytes = key.shared_bytes(threads, 1) - head;
         let room = (rows.gpu.shared_bytes_per_sm / PIECES.blocks).saturating_sub(RESERVED_SHARED_BYTES);

@@ -17,7 +17,7 @@ use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
 use super::super::tuning::{self, Registers, SMOOTH_WAVES, Shared};
-use super::{Forward, Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Work};
+use super::{Forward, Held, Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Work};
 
 /// Blocks of a cluster: every GPU that has clusters has these.
 pub(super) const CLUSTERS: [u32; 3] = [2, 4, 8];
@@ -331,16 +331,28 @@ fn schedule(rows: &Rows<'_>, choice: Choice) -> Schedule {
 /// The kernel, where so many rows come ahead.
 pub(super) fn with_slots(rows: &Rows<'_>, choice: Choice, kept: u32) -> Schedule {
     let teams = teams(rows, choice, &tuning::FORWARD, kept);
-    let messages_bytes = choice.messages_bytes(teams);
-    Schedule {
-        kernels: vec![kernel(rows, choice, teams, kept)],
-        work: Work::Forward(Forward {
+    scheduled(
+        rows,
+        Held {
+            kernel: kernel(rows, choice, teams, kept),
             blocks: choice.blocks,
             kept,
-            messages_bytes,
+            messages_bytes: choice.messages_bytes(teams),
+        },
+    )
+}
+
+/// A forward kernel that reads rows once.
+pub(super) fn scheduled(rows: &Rows<'_>, held: Held) -> Schedule {
+    Schedule {
+        kernels: vec![held.kernel],
+        work: Work::Forward(Forward {
+            blocks: held.blocks,
+            kept: held.kept,
+            messages_bytes: held.messages_bytes,
             ..rows.forward()
         }),
-        workspace_bytes: messages_bytes,
+        workspace_bytes: held.messages_bytes,
         running_bytes: 0,
         again_bytes: 0,
     }
