@@ -7,8 +7,8 @@ use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::simt::WARP;
 
 use super::super::tuning::{self, GATHER_PARTS, LEAST_GATHER_WARPS, MOST_GATHER_WARPS, Registers};
-use super::registers::{Choice, by_block, by_blocks, by_chip, by_lanes, kernel, slots, teams};
-use super::{Backward, Held, Kernel, MOST_BLOCKS, Rows, Schedule, Work};
+use super::registers::{Choice, Held, by_block, by_blocks, by_chip, by_lanes, kernel, slots, teams};
+use super::{Backward, Kernel, MOST_BLOCKS, Rows, Schedule, Work};
 use crate::DType;
 
 /// Sums start on lines of the cache.

@@ -202,17 +202,6 @@ struct Rows<'a> {
     tracked: Option<u64>,
 }
 
-/// A kernel whose blocks hold rows, or keep them.
-struct Held {
-    kernel: Kernel,
-    /// Blocks that share a row.
-    blocks: u32,
-    /// What shared memory has room for.
-    kept: u32,
-    /// Bytes of the workspace for messages between those blocks.
-    messages_bytes: usize,
-}
-
 /// A way to carry it out, or why not.
 type Way = fn(&Rows<'_>, Width) -> Result<Schedule, String>;
 

@@ -8,7 +8,8 @@ use isonorm_kernels::rows::team::Owner;
 
 use super::super::occupancy::RESERVED_SHARED_BYTES;
 use super::super::tuning::PIECES;
-use super::{Held, Kernel, Listed, Rows, Schedule, backward, registers};
+use super::registers::Held;
+use super::{Kernel, Listed, Rows, Schedule, backward, registers};
 
 /// Elements of a row, at most: of a piece, with the accesses beyond it, they are counted in 32 bits.
 const MOST_COLUMNS: u64 = 1 << 31;

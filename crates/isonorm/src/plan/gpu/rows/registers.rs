@@ -17,7 +17,7 @@ use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
 use super::super::tuning::{self, Registers, SMOOTH_WAVES, Shared};
-use super::{Forward, Held, Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Work};
+use super::{Forward, Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Work};
 
 /// Blocks of a cluster: every GPU that has clusters has these.
 pub(super) const CLUSTERS: [u32; 3] = [2, 4, 8];
@@ -340,6 +340,17 @@ pub(super) fn with_slots(rows: &Rows<'_>, choice: Choice, kept: u32) -> Schedule
             messages_bytes: choice.messages_bytes(teams),
         },
     )
+}
+
+/// A kernel whose blocks hold rows, or keep them.
+pub(super) struct Held {
+    pub(super) kernel: Kernel,
+    /// Blocks that share a row.
+    pub(super) blocks: u32,
+    /// What shared memory has room for.
+    pub(super) kept: u32,
+    /// Bytes of the workspace for messages between those blocks.
+    pub(super) messages_bytes: usize,
 }
 
 /// A forward kernel that reads rows once.
