@@ -1,10 +1,11 @@
 //! `cargo xtask ptx`: compiles the kernels to PTX, looks at what came out, and keeps it beside its sources.
 //!
 //! 1. rustc compiles each module (a family of kernels and an element type) for each target;
-//! 2. whatever threads do together must have stayed a convergent intrinsic, and nothing may be left to call;
+//! 2. whatever threads do together must have stayed a convergent intrinsic, in one place for all of them, and nothing may be left to call;
 //! 3. `ptxas` assembles every kernel for every GPU of [`assemble::GPUS`]; a spill or a stack frame is an error;
 //! 4. the text goes to `crates/isonorm-kernels/ptx/`, under a line with the hash of the sources.
 
+mod apart;
 mod assemble;
 mod build;
 mod module;
