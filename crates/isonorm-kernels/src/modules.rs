@@ -62,6 +62,7 @@ modules! {
     "rows_forward_cluster_runs_any" of "f32" "f16" "bf16" for 90;
     "rows_forward_chip_plain" of "f32" "f16" "bf16" for 80;
     "rows_forward_chip_runs_plain" of "f32" "f16" "bf16" for 80;
+    "rows_forward_chip_runs_any" of "f32" "f16" "bf16" for 80;
     "rows_forward_segments_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_forward_ragged_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_forward_segments_any" of "f32" "f16" "bf16" for 80;
@@ -72,6 +73,7 @@ modules! {
     "rows_forward_cluster_segments_any" of "f32" "f16" "bf16" for 90;
     "rows_forward_cluster_ragged_any" of "f32" "f16" "bf16" for 90;
     "rows_forward_chip_segments_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_forward_chip_segments_any" of "f32" "f16" "bf16" for 80;
     "rows_forward_chip_ragged_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_forward_ragged_by_column_block" of "f32" "f16" "bf16" for 80;
     "rows_forward_by_segment_piecewise" of "f32" "f16" "bf16" for 80;
@@ -112,6 +114,7 @@ modules! {
     "rows_backward_chip_segments_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_chip_ragged_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_chip_segments_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_backward_chip_segments" of "f32" "f16" "bf16" for 80;
     "rows_backward_chip_ragged_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_backward_ragged_by_column_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_by_segment_plain" of "f32" "f16" "bf16" for 80;
@@ -138,9 +141,16 @@ modules! {
     "tiles_backward_elements" of "f32" "f16" "bf16" for 80;
     "tiles_backward_masked" of "f32" "f16" "bf16" for 80;
     "tiles_forward_columns_piecewise" of "f32" "f16" "bf16" for 90;
+    "tiles_forward_columns" of "f32" "f16" "bf16" for 90;
+    "tiles_forward_batched_piecewise" of "f32" "f16" "bf16" for 90;
+    "tiles_forward_batched" of "f32" "f16" "bf16" for 90;
     "tiles_forward_columns_masked" of "f32" "f16" "bf16" for 90;
     "tiles_backward_columns_plain" of "f32" "f16" "bf16" for 90;
     "tiles_backward_columns_piecewise" of "f32" "f16" "bf16" for 90;
+    "tiles_backward_columns" of "f32" "f16" "bf16" for 90;
+    "tiles_backward_batched_plain" of "f32" "f16" "bf16" for 90;
+    "tiles_backward_batched_piecewise" of "f32" "f16" "bf16" for 90;
+    "tiles_backward_batched" of "f32" "f16" "bf16" for 90;
     "tiles_backward_columns_masked" of "f32" "f16" "bf16" for 90;
     "tiles_forward_joined_piecewise" of "f32" "f16" "bf16" for 90;
     "tiles_backward_joined_piecewise" of "f32" "f16" "bf16" for 90;

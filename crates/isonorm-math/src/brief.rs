@@ -1,21 +1,21 @@
 //! [`Brief`]: an `f32` whose elementary functions take few instructions, for results that are rounded to 16 bits.
 //!
-//! A GPU has instructions for about 2ˣ and about 1/x, wrong by 2⁻²² and 2⁻²³ of the result at most. With w = 2^(−|x| · log₂ e),
-//! which no end of the exponent's range is near but 0, they make
+//! A GPU has instructions for about 2ˣ and about 1/x, wrong by 2⁻²² and 2⁻²³ of the result at most, and 0 where that is subnormal. With
+//! w = 2^(−|x| · log₂ e), which no end of the exponent's range is near but 0, they make
 //!
 //! ```text
 //! σ(|x|) = 1 / (1 + w)      σ(−|x|) = w / (1 + w)      tanh |x| = (1 − w²) / (1 + w²)      φ(x) = 2^(−x² · ½ log₂ e) / √(2π)
 //! ```
 //!
-//! with a rounding or two of the argument. All are within the error that activations of an `f32` are allowed, so that the nearest number of 16 bits
-//! is found as often. But these instructions are no operations of IEEE 754: their last bits are the processor's own, and on a CPU, where
+//! with a rounding or two of the argument; σ(x) alone is 1 / (1 + 2^(−x · log₂ e)), whatever the sign. All are within the error that activations
+//! of an `f32` are allowed, so that the nearest number of 16 bits is found as often, but for factors below 2⁻¹²⁶, which are 0: those of x below −87.
+//! These instructions are no operations of IEEE 754: their last bits are the processor's own, and on a CPU, where
 //! [`Brief`] stands in for them with the nearest number, others.
 
 use core::f64::consts::LOG2_E;
 use core::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
 use crate::Real;
-use crate::division::Division;
 use crate::elementary::{self, Format, INVERSE_ROOT_TWO_PI, TANH_NEAR};
 
 /// An `f32` in every way but for how its elementary functions are computed; the [module](self) says how.
@@ -29,22 +29,29 @@ use crate::elementary::{self, Format, INVERSE_ROOT_TWO_PI, TANH_NEAR};
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Brief(pub f32);
 
-/// About 2ˣ.
+/// About 2ˣ, without subnormal numbers.
 #[inline(always)]
 fn power_of_two(x: f32) -> f32 {
     #[cfg(target_arch = "nvptx64")]
     return crate::nvptx::about_power_of_two(x);
     #[cfg(not(target_arch = "nvptx64"))]
-    return Real::exp(f64::from(x) * core::f64::consts::LN_2) as f32;
+    return flushed(Real::exp(f64::from(x) * core::f64::consts::LN_2) as f32);
 }
 
-/// About 1/x, for 1 ≤ x ≤ 2.
+/// About 1/x, for 1 ≤ x, without subnormal numbers.
 #[inline(always)]
 fn about_reciprocal(x: f32) -> f32 {
     #[cfg(target_arch = "nvptx64")]
     return crate::nvptx::about_reciprocal(x);
     #[cfg(not(target_arch = "nvptx64"))]
-    return 1.0 / x;
+    return flushed(1.0 / x);
+}
+
+/// A number that is not negative, or 0 instead of a subnormal one.
+#[cfg(not(target_arch = "nvptx64"))]
+#[inline(always)]
+fn flushed(x: f32) -> f32 {
+    if x < f32::MIN_POSITIVE { 0.0 } else { x }
 }
 
 /// 2^(−|x| · log₂ e · `factor`)
@@ -137,9 +144,8 @@ impl Real for Brief {
 
     #[inline(always)]
     fn sigmoid(self) -> Self {
-        let w = decay(self.0, 1.0);
-        let above = if self.0 < 0.0 { w } else { 1.0 };
-        Self(above * about_reciprocal(1.0 + w))
+        // 1/∞ is 0.
+        Self(about_reciprocal(1.0 + power_of_two(self.0 * -LOG2_E as f32)))
     }
 
     #[inline(always)]
@@ -169,7 +175,7 @@ impl Real for Brief {
         let a = Real::min(f32::NORMAL_END, self.0.abs());
         let gaussian = power_of_two(a * a * (-0.5 * LOG2_E) as f32);
         // Mills' ratio, as `elementary` has it, but for what rounds off the sum of x and its pole.
-        let w = Real::mul_add(a, 1.0 / f32::MILLS_POLE, 1.0).reciprocal();
+        let w = about_reciprocal(Real::mul_add(a, 1.0 / f32::MILLS_POLE, 1.0));
         let tail = gaussian * (w * elementary::mills_of(w));
         let cdf = if self.0 > 0.0 { 1.0 - tail } else { tail };
         (Self(cdf), Self(gaussian * INVERSE_ROOT_TWO_PI as f32))
@@ -203,8 +209,8 @@ mod tests {
                     let (value, slope) = (kind.apply(exact), kind.derivative(exact));
                     let Brief(brief) = kind.apply(Brief(z));
                     let allowed = RELATIVE * value.abs() + OF_ARGUMENT * (exact * slope).abs();
-                    // A factor of z may be subnormal.
-                    let tiny = f64::from(f32::from_bits(2)) * exact.abs().max(1.0);
+                    // A factor of z is 0 instead of subnormal.
+                    let tiny = f64::from(f32::MIN_POSITIVE) * exact.abs().max(1.0);
                     let error = (f64::from(brief) - value).abs();
                     assert!(error <= allowed * unit + tiny, "{kind:?} {z}: {brief:e} {value:e}");
                 }

@@ -15,13 +15,13 @@ pub(crate) fn about_reciprocal(x: f32) -> f32 {
     result
 }
 
-/// About 2ˣ, also where that is a subnormal number.
+/// About 2ˣ; 0 where that is a subnormal number.
 #[inline(always)]
 pub(crate) fn about_power_of_two(x: f32) -> f32 {
     let result: f32;
     // SAFETY: reads and writes the named registers only.
     unsafe {
-        asm!("ex2.approx.f32 {}, {};", out(reg32) result, in(reg32) x,
+        asm!("ex2.approx.ftz.f32 {}, {};", out(reg32) result, in(reg32) x,
             options(pure, nomem, nostack, preserves_flags));
     }
     result

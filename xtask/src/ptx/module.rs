@@ -43,7 +43,7 @@ impl Module {
             "rows_forward_cluster_plain" if more == 0 => Some(96),
             // Eight accesses take more.
             "rows_forward_cluster_runs_plain" if kernel.contains("_v4") => Some(80),
-            "rows_each_piecewise" => Some(48 + 2 * more),
+            "rows_each_piecewise" | "rows_each_any" => Some(48 + 2 * more),
             // Three blocks of seven warps on a multiprocessor.
             "rows_forward_segments_piecewise"
             | "rows_forward_ragged_piecewise"
@@ -75,9 +75,12 @@ impl Module {
             "rows_gather" => Some(64),
             "rows_sweeps_plain" | "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),
             // One block on a multiprocessor.
-            "tiles_forward_columns_piecewise" | "tiles_backward_columns_plain" | "tiles_backward_columns_piecewise" => {
-                None
-            }
+            "tiles_forward_columns_piecewise"
+            | "tiles_forward_columns"
+            | "tiles_backward_columns_plain"
+            | "tiles_backward_columns_piecewise"
+            | "tiles_backward_columns" => None,
+            batched if batched.contains("_batched") => None,
             // Eight columns of an access, each with sums of its own and what z needs, take more.
             "tiles_forward" | "tiles_backward" | "tiles_backward_piecewise" if more > 0 => None,
             "tiles_backward" if kernel == "by_row" => None,
@@ -95,7 +98,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 99] = [
+const FAMILIES: [&str; 109] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -112,6 +115,7 @@ const FAMILIES: [&str; 99] = [
     "rows_forward_cluster_runs_any",
     "rows_forward_chip_plain",
     "rows_forward_chip_runs_plain",
+    "rows_forward_chip_runs_any",
     "rows_forward_segments_piecewise",
     "rows_forward_ragged_piecewise",
     "rows_forward_segments_any",
@@ -122,6 +126,7 @@ const FAMILIES: [&str; 99] = [
     "rows_forward_cluster_segments_any",
     "rows_forward_cluster_ragged_any",
     "rows_forward_chip_segments_piecewise",
+    "rows_forward_chip_segments_any",
     "rows_forward_chip_ragged_piecewise",
     "rows_forward_ragged_by_column_block",
     "rows_forward_by_segment_piecewise",
@@ -162,6 +167,7 @@ const FAMILIES: [&str; 99] = [
     "rows_backward_chip_segments_plain",
     "rows_backward_chip_ragged_plain",
     "rows_backward_chip_segments_piecewise",
+    "rows_backward_chip_segments",
     "rows_backward_chip_ragged_piecewise",
     "rows_backward_ragged_by_column_plain",
     "rows_backward_by_segment_plain",
@@ -188,9 +194,16 @@ const FAMILIES: [&str; 99] = [
     "tiles_backward_elements",
     "tiles_backward_masked",
     "tiles_forward_columns_piecewise",
+    "tiles_forward_columns",
+    "tiles_forward_batched_piecewise",
+    "tiles_forward_batched",
     "tiles_forward_columns_masked",
     "tiles_backward_columns_plain",
     "tiles_backward_columns_piecewise",
+    "tiles_backward_columns",
+    "tiles_backward_batched_plain",
+    "tiles_backward_batched_piecewise",
+    "tiles_backward_batched",
     "tiles_backward_columns_masked",
     "tiles_forward_joined_piecewise",
     "tiles_backward_joined_piecewise",
@@ -199,7 +212,9 @@ const FAMILIES: [&str; 99] = [
 
 /// Whether the family is one of strips.
 fn is_strips(family: &str) -> bool {
-    family.contains("_columns") || family.contains("_joined")
+    ["_columns", "_joined", "_batched"]
+        .iter()
+        .any(|kind| family.contains(kind))
 }
 
 /// As `Key::max_threads` has it: what a kernel holds and does leaves room for so many.

@@ -7,7 +7,7 @@ use crate::rows::access::{Elements, Vectors};
 use crate::rows::epilogue::{Added, Any, Masked, Piecewise, Plain};
 use crate::tiles::list::{backward_kernels, forward_kernels};
 use crate::tiles::strips::{gradients, values};
-use crate::tiles::{ByRow, Columns, Given, Group, Groups, Joined, Of, Wide, backward, forward};
+use crate::tiles::{Batched, ByRow, Columns, Given, Group, Groups, Joined, Of, Wide, backward, forward};
 
 macro_rules! entries {
     ($($family:literal by $function:ident { $($name:ident: $access:ty, $epilogue:ty, $kind:ty, $at_once:literal;)* })*) => {$($(

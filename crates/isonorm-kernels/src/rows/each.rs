@@ -38,7 +38,7 @@ impl Owns for Each {
     const OWNER: Owner = Owner::Each;
 }
 
-/// Normalizes the rows, of less than 2³¹ columns and sets. For a grid of any size.
+/// Normalizes the rows, of less than 2³¹ sets. For a grid of any size.
 ///
 /// # Safety
 ///
@@ -49,8 +49,7 @@ pub unsafe fn each<T: Data, S: Spec<Team = Each>, const V: usize>(args: &Args<T>
     let elements = args.rows * args.columns;
     let walk = Walk {
         args,
-        columns: Divisor::new(at_least_one(args.columns as u32)),
-        sets: at_least_one(args.affine.sets),
+        places: Places::new(args.columns, args.affine.sets),
     };
     // What a block has at a time.
     let tile = u64::from(simt::block_threads() * V as u32 * width::<T, S::Access>());
@@ -67,39 +66,67 @@ pub unsafe fn each<T: Data, S: Spec<Team = Each>, const V: usize>(args: &Args<T>
     }
 }
 
+/// Columns that are told apart: of longer rows, the last ones. What a block has at a time has one end of such a row at most.
+const MOST_COLUMNS: u64 = 1 << 31;
+
 /// Where an element lies.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct At {
     /// The set of its row.
     set: u32,
+    /// Its column; of more than are told apart, that from which it is as far to the row's end, if any is.
     column: u32,
+}
+
+/// Finds where elements lie.
+struct Places {
+    /// Of a row.
+    columns: NonZero<u64>,
+    /// Of those, how many are told apart.
+    told_apart: Divisor,
+    sets: NonZero<u32>,
+}
+
+impl Places {
+    #[inline(always)]
+    fn new(columns: u64, sets: u32) -> Self {
+        Self {
+            columns: NonZero::new(columns).unwrap_or(NonZero::<u64>::MIN),
+            told_apart: Divisor::new(at_least_one(columns.min(MOST_COLUMNS) as u32)),
+            sets: at_least_one(sets),
+        }
+    }
+
+    /// Where an element of the tensor lies.
+    #[inline(always)]
+    fn of(&self, element: u64) -> At {
+        match u32::try_from(element) {
+            Ok(element) if self.columns.get() <= MOST_COLUMNS => {
+                let (row, column) = self.told_apart.divide(element);
+                At {
+                    set: row % self.sets,
+                    column,
+                }
+            }
+            _ => {
+                let told_apart = self.told_apart.divisor().get();
+                let to_end = (self.columns.get() - element % self.columns).min(told_apart.into()) as u32;
+                At {
+                    set: (element / self.columns % NonZero::<u64>::from(self.sets)) as u32,
+                    column: told_apart - to_end,
+                }
+            }
+        }
+    }
 }
 
 /// A way over the tensor.
 struct Walk<'a, T> {
     args: &'a Args<T>,
-    columns: Divisor,
-    sets: NonZero<u32>,
+    places: Places,
 }
 
 impl<T: Data> Walk<'_, T> {
-    /// Where an element of the tensor lies.
-    #[inline(always)]
-    fn at(&self, element: u64) -> At {
-        if let Ok(element) = u32::try_from(element) {
-            let (row, column) = self.columns.divide(element);
-            return At {
-                set: row % self.sets,
-                column,
-            };
-        }
-        let columns = NonZero::<u64>::from(self.columns.divisor());
-        At {
-            set: (element / columns % NonZero::<u64>::from(self.sets)) as u32,
-            column: (element % columns) as u32,
-        }
-    }
-
     /// A few accesses of each thread, from an element on that has so many left, with itself.
     #[inline(always)]
     unsafe fn tile<S: Spec, const V: usize>(&self, start: u64, left: u32) {
@@ -116,7 +143,7 @@ impl<T: Data> Walk<'_, T> {
             // SAFETY: as above.
             unrolled::<V>(|v| residual[v] = unsafe { load::<T, S::Access>(args.residual, start, offset(v), left) });
         }
-        let at = self.at(start);
+        let at = self.places.of(start);
         // SAFETY: as above.
         unsafe { self.find_rows(at, left) };
         simt::block_barrier();
@@ -145,10 +172,10 @@ impl<T: Data> Walk<'_, T> {
     #[inline(always)]
     unsafe fn find_rows(&self, at: At, elements: u32) {
         let args = self.args;
-        let (last, _) = self.columns.divide(at.column + elements - 1);
+        let (last, _) = self.places.told_apart.divide(at.column + elements - 1);
         let mut row = simt::thread_index();
         while row <= last {
-            let set = (at.set + row) % self.sets;
+            let set = (at.set + row) % self.places.sets;
             // SAFETY: the caller's: there is a number for each set, and shared memory for each row.
             unsafe {
                 let measured = given::<T>(&args.affine, [args.given_mean, args.given_variance], set, args.eps);
@@ -168,8 +195,8 @@ impl<T: Data> Walk<'_, T> {
             let [centre, rstd, offset, _] = unsafe { simt::shared_load_128(Shared::<f32>::at(row * ROW_BYTES)) };
             Normalizer { centre, rstd, offset }
         };
-        let columns = self.columns.divisor().get();
-        let (mut row, column) = self.columns.divide(element);
+        let columns = self.places.told_apart.divisor().get();
+        let (mut row, column) = self.places.told_apart.divide(element);
         let first = normalizer(row);
         let mut z = x.map(|x| first.apply(x));
         // Where the next row starts in the access.
@@ -203,4 +230,57 @@ unsafe fn load<T: Data, A: Access>(tensor: *const T, start: u64, offset: u32, le
         false => 0.0,
     });
     A::pack::<T>(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The set and the column of elements from `start` on, as a block finds them for a tile.
+    fn of_tile(places: &Places, start: u64, elements: u32) -> impl Iterator<Item = (u32, u32)> {
+        let at = places.of(start);
+        (0..elements).map(move |element| {
+            let (row, column) = places.told_apart.divide(at.column + element);
+            ((at.set + row) % places.sets, column)
+        })
+    }
+
+    #[test]
+    fn elements_of_a_tile_lie_in_the_rows_that_division_says() {
+        const TILE: u32 = 64;
+        let lengths = [
+            1,
+            3,
+            49,
+            1 << 20,
+            MOST_COLUMNS - 1,
+            MOST_COLUMNS,
+            MOST_COLUMNS + 1,
+            (1 << 33) + 7,
+        ];
+        for columns in lengths {
+            for sets in [1, 5] {
+                let places = Places::new(columns, sets);
+                for row in [0, 1, 2, 9, (1 << 34) / columns] {
+                    let starts = [
+                        row * columns,
+                        (row + 1) * columns - columns.min(17),
+                        row * columns + columns / 2,
+                    ];
+                    for start in starts {
+                        for (element, (set, column)) in (start..).zip(of_tile(&places, start, TILE)) {
+                            assert_eq!(
+                                set,
+                                (element / columns % u64::from(sets)) as u32,
+                                "{columns}: {element}"
+                            );
+                            if columns <= MOST_COLUMNS {
+                                assert_eq!(u64::from(column), element % columns, "{columns}: {element}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }

@@ -119,6 +119,13 @@ pub trait Epilogue {
 
     /// f′(z).
     fn derivative<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V];
+
+    /// f′(z) of a part, a few of its numbers at a time where that takes many registers.
+    #[inline(always)]
+    fn derivative_in_turn<T: Data, L: Lanes>(z: L, told: Told) -> L {
+        let [slope] = Self::derivative::<T, _, _>([z], told);
+        slope
+    }
 }
 
 /// Identity.
@@ -206,12 +213,17 @@ fn changed<const DERIVATIVE: bool, T: Data, L: Lanes>(z: L, told: Told) -> L {
     }
 }
 
-/// The same of one activation, whose functions are [`Brief`] for results of 16 bits.
+/// Whether functions are [`Brief`]: for results of 16 bits. A SiLU is then short enough to be written out for every number.
+const fn is_brief<T: Data>() -> bool {
+    size_of::<T>() == 2
+}
+
+/// The same of one activation.
 #[inline(always)]
 fn changed_by<const DERIVATIVE: bool, T: Data, L: Lanes>(z: L, f: impl Pointwise) -> L {
-    match size_of::<T>() {
-        2 => z.map_rolled(|z| changed_number::<DERIVATIVE, _>(Brief(z), f).0),
-        _ => z.map_rolled(|z| changed_number::<DERIVATIVE, _>(z, f)),
+    match is_brief::<T>() {
+        true => z.map_rolled(|z| changed_number::<DERIVATIVE, _>(Brief(z), f).0),
+        false => z.map_rolled(|z| changed_number::<DERIVATIVE, _>(z, f)),
     }
 }
 
@@ -267,18 +279,31 @@ impl Epilogue for Any {
 
     #[inline(always)]
     fn apply<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
-        if told.kind <= kind::LEAKY_RELU {
-            return Piecewise::apply::<T, L, V>(z, told);
+        match told.kind {
+            ..=kind::LEAKY_RELU => Piecewise::apply::<T, L, V>(z, told),
+            kind::SILU if is_brief::<T>() => each(z, |z| z.map(|z| Silu.apply(Brief(z)).0)),
+            _ => smooth::<false, T, L, V>(z, told),
         }
-        smooth::<false, T, L, V>(z, told)
     }
 
     #[inline(always)]
     fn derivative<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
-        if told.kind <= kind::LEAKY_RELU {
-            return Piecewise::derivative::<T, L, V>(z, told);
+        match told.kind {
+            ..=kind::LEAKY_RELU => Piecewise::derivative::<T, L, V>(z, told),
+            kind::SILU if is_brief::<T>() => each(z, |z| z.map(|z| Silu.derivative(Brief(z)).0)),
+            _ => smooth::<true, T, L, V>(z, told),
         }
-        smooth::<true, T, L, V>(z, told)
+    }
+
+    #[inline(always)]
+    fn derivative_in_turn<T: Data, L: Lanes>(z: L, told: Told) -> L {
+        // A SiLU has code of its own here too: beside the others it would take two registers more.
+        let [slope] = match told.kind {
+            ..=kind::LEAKY_RELU => Piecewise::derivative::<T, L, 1>([z], told),
+            kind::SILU if is_brief::<T>() => [z.map_rolled(|z| Silu.derivative(Brief(z)).0)],
+            _ => smooth::<true, T, L, 1>([z], told),
+        };
+        slope
     }
 }
 

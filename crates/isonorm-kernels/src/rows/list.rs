@@ -137,6 +137,9 @@ macro_rules! forward_kernels {
             "rows_forward_chip_runs_plain" by later {
                 layer_chip_v8_ahead: Centred, Chip, Vectors, 8, ByRun, Plain, false, true;
             }
+            "rows_forward_chip_runs_any" by later {
+                layer_chip_v8_ahead: Centred, Chip, Vectors, 8, ByRun, Any, false, true;
+            }
             "rows_forward_segments_piecewise" by forward {
                 layer_block_v4_ahead: Centred, Block, Vectors<true>, 4, Segmented, Piecewise, false, true;
                 layer_block_v8_ahead: Centred, Block, Vectors<true>, 8, Segmented, Piecewise, false, true;
@@ -170,6 +173,9 @@ macro_rules! forward_kernels {
             }
             "rows_forward_chip_segments_piecewise" by later {
                 layer_chip_v8_ahead: Centred, Chip, Vectors<true>, 8, Segmented, Piecewise, false, true;
+            }
+            "rows_forward_chip_segments_any" by later {
+                layer_chip_v8_ahead: Centred, Chip, Vectors<true>, 8, Segmented, Any, false, true;
             }
             "rows_forward_chip_ragged_piecewise" by later {
                 layer_chip_v8_ahead: Centred, Chip, Ragged, 8, Segmented, Piecewise, false, true;
@@ -342,6 +348,9 @@ macro_rules! backward_kernels {
             }
             "rows_backward_chip_segments_piecewise" by segmented_later {
                 layer_chip_v4_ahead: Centred, Chip, Vectors<true>, 4, Segmented, Piecewise, false, true;
+            }
+            "rows_backward_chip_segments" by segmented_later {
+                layer_chip_v4_ahead: Centred, Chip, Vectors<true>, 4, Segmented, Any, false, true;
             }
             "rows_backward_chip_ragged_piecewise" by segmented_later {
                 layer_chip_v4_ahead: Centred, Chip, Ragged, 4, Segmented, Piecewise, false, true;

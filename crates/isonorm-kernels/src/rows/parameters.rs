@@ -222,7 +222,7 @@ pub trait Parameters<T: Data, A: Access, const V: usize>: Copy {
         normalizer
     }
 
-    /// Whether the same holds part by part.
+    /// Whether a part has the same weight and bias, which can be joined with what normalizes the row.
     const JOINED_BY_PART: bool = false;
 
     /// What makes z of part `v` of x, where that is [`JOINED_BY_PART`](Parameters::JOINED_BY_PART).
@@ -288,6 +288,13 @@ impl<const V: usize> Runs<V> {
 
 impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Runs<V> {
     const READS: bool = false;
+
+    const JOINED_BY_PART: bool = true;
+
+    #[inline(always)]
+    fn joined_at(&self, normalizer: Normalizer<f32>, v: usize) -> Normalizer<f32> {
+        joined(normalizer, [self.weight[v], self.bias[v]])
+    }
 
     #[inline(always)]
     #[allow(private_interfaces)]

@@ -7,8 +7,8 @@ use super::strips::gradients::gradients;
 use super::strips::values::values;
 use super::tiling::Tiling;
 use super::{
-    ByRow, Columns, Given, Group, Groups, Joined, Kind, Of, Spec, THREADS, Wide, head_bytes, row_bytes, strips,
-    sum_bytes,
+    Batched, ByRow, Columns, Given, Group, Groups, Joined, Kind, Of, Spec, THREADS, Wide, head_bytes, row_bytes,
+    strips, sum_bytes,
 };
 use crate::rows::Data;
 use crate::rows::access::{Access, Elements, Vectors, Width};
@@ -111,6 +111,7 @@ impl Key {
             Kind::Wide => "wide",
             Kind::Columns => "columns",
             Kind::Joined => "joined",
+            Kind::Batched => "batched",
         }
     }
 
@@ -123,6 +124,7 @@ impl Key {
         let kind = match self.kind {
             Kind::Columns => "_columns",
             Kind::Joined => "_joined",
+            Kind::Batched => "_batched",
             _ => "",
         };
         let class = match (self.width, self.class) {

@@ -38,6 +38,15 @@ macro_rules! forward_kernels {
             "tiles_forward_columns_piecewise" by values {
                 columns: Vectors, Piecewise, Columns, 6;
             }
+            "tiles_forward_columns" by values {
+                columns: Vectors, Any, Columns, 2;
+            }
+            "tiles_forward_batched_piecewise" by values {
+                batched: Vectors, Piecewise, Batched, 4;
+            }
+            "tiles_forward_batched" by values {
+                batched: Vectors, Any, Batched, 2;
+            }
             "tiles_forward_columns_masked" by values {
                 columns: Vectors, Masked, Columns, 4;
             }
@@ -89,6 +98,18 @@ macro_rules! backward_kernels {
             }
             "tiles_backward_columns_piecewise" by gradients {
                 columns: Vectors, Piecewise, Columns, 1;
+            }
+            "tiles_backward_columns" by gradients {
+                columns: Vectors, Any, Columns, 1;
+            }
+            "tiles_backward_batched_plain" by gradients {
+                batched: Vectors, Plain, Batched, 3;
+            }
+            "tiles_backward_batched_piecewise" by gradients {
+                batched: Vectors, Piecewise, Batched, 1;
+            }
+            "tiles_backward_batched" by gradients {
+                batched: Vectors, Any, Batched, 1;
             }
             "tiles_backward_columns_masked" by gradients {
                 columns: Vectors, Masked, Columns, 3;

@@ -64,12 +64,14 @@ pub enum Kind {
     Columns,
     /// [`Joined`]
     Joined,
+    /// [`Batched`]
+    Batched,
 }
 
 impl Kind {
     /// Whether its kernels are those of [`strips`].
     pub const fn is_strips(self) -> bool {
-        matches!(self, Kind::Columns | Kind::Joined)
+        matches!(self, Kind::Columns | Kind::Joined | Kind::Batched)
     }
 }
 
@@ -103,6 +105,14 @@ pub struct Columns;
 /// As [`Columns`], of rows of memory several of which are one row of the tile: so few groups lie side by side that their rows have no whole
 /// number of accesses.
 pub struct Joined;
+
+/// Each group is some neighbouring columns of a tensor of a batch, and each column has parameters of its own: GroupNorm and InstanceNorm of
+/// channels-last tensors, by the kernels of [`strips`]. All tiles have as many columns.
+pub struct Batched;
+
+impl OfKind for Batched {
+    const KIND: Kind = Kind::Batched;
+}
 
 impl OfKind for Joined {
     const KIND: Kind = Kind::Joined;
@@ -148,6 +158,8 @@ pub trait Spec {
     const BY_ROW: bool = matches!(Self::KIND, Kind::ByRow);
     /// See [`Joined`].
     const JOINED: bool = matches!(Self::KIND, Kind::Joined);
+    /// See [`Batched`].
+    const BATCHED: bool = matches!(Self::KIND, Kind::Batched);
     /// See [`Wide`].
     const WIDE: bool = matches!(Self::KIND, Kind::Wide);
 }

@@ -177,3 +177,66 @@ fn batch_norm_of_more_than_2_32_elements() -> Result<()> {
     }
     Ok(())
 }
+
+/// Evaluation of two images of more than 2^31 elements, whose numbers repeat: every result is, bit by bit, that of the same number of its channel
+/// in a small tensor.
+#[test]
+fn evaluation_of_images_of_more_than_2_31_elements() -> Result<()> {
+    /// Elements of the small tensor's images, on no boundary of an access.
+    const PERIOD: usize = 10_007;
+    let Some(gpu) = gpu("evaluation of images of more than 2^31 elements") else {
+        return Ok(());
+    };
+    let image = PERIOD * ((1 << 31) / PERIOD + 100);
+    let needed = 2 * 2 * image * size_of::<bf16>() + (1 << 30);
+    let (free, _) = gpu.memory()?;
+    if free < needed {
+        say(&format!(
+            "evaluation of images of {image} elements: {needed} bytes are needed, {free} are free"
+        ));
+        return Ok(());
+    }
+    let stream = gpu.stream()?;
+    let channels = [0.5f32, -1.25];
+    let (mean, var) = (stream.upload(&channels)?, stream.upload(&[2.0f32, 0.75])?);
+    let (weight, bias) = (stream.upload(&[1.5f32, 0.25])?, stream.upload(&channels)?);
+    let evaluated = |image: usize, x: &Buffer<bf16>| -> Result<Buffer<bf16>> {
+        let desc = NormDesc::batch_norm([1, 2, image])
+            .dtype(isonorm::DType::Bf16)
+            .activation(isonorm::Activation::Relu)
+            .pass(Pass::Eval);
+        let mut y = stream.zeros::<bf16>(2 * image)?;
+        let forward = Forward::new(x, &mut y).weight(&weight).bias(&bias).running(&mean, &var);
+        stream.forward(&gpu.plan(&desc)?, forward, Workspace::Pool)?;
+        Ok(y)
+    };
+    let expected = evaluated(PERIOD, &stream.upload(&repeated(PERIOD, 2 * PERIOD))?)?.to_vec()?;
+    let mut x = stream.zeros::<bf16>(2 * image)?;
+    // Many periods at a time.
+    let many = 1024 * PERIOD;
+    let periods = stream.upload(&repeated(PERIOD, many))?;
+    for start in (0..2 * image).step_by(many) {
+        let end = (2 * image).min(start + many);
+        let (from, to) = (periods.get(0..end - start), x.get_mut(start..end));
+        stream.copy(from.expect("in bounds"), to.expect("in bounds"))?;
+    }
+    let y = evaluated(image, &x)?;
+    let mut some = stream.zeros::<bf16>(2 * PERIOD)?;
+    // At both ends of the tensor, at the boundary between the images, and behind 2^31 elements.
+    let places = [0, (1 << 31) / PERIOD * PERIOD, image - PERIOD, 2 * image - 2 * PERIOD];
+    for start in places {
+        let to = some.get_mut(0..2 * PERIOD).expect("in bounds");
+        stream.copy(y.get(start..start + 2 * PERIOD).expect("in bounds"), to)?;
+        for (half, numbers) in some.to_vec()?.chunks(PERIOD).enumerate() {
+            let channel = (start + half * PERIOD) / image;
+            let expected = &expected[channel * PERIOD..(channel + 1) * PERIOD];
+            assert!(numbers == expected, "other bits from element {start} on, half {half}");
+        }
+    }
+    Ok(())
+}
+
+/// So many numbers, of which those of a period come again and again.
+fn repeated(period: usize, len: usize) -> Vec<bf16> {
+    (0..len).map(|i| bf16::from_f32(number(i % period, 1))).collect()
+}

@@ -118,14 +118,33 @@ fn columns_are_strips_where_the_gpu_is_new_enough_and_a_strip_is_worth_it() {
         // Several rows of memory are one.
         ("batchnorm x=64x3x56x56 layout=nhwc dtype=bf16 pass=backward", true),
         ("batchnorm x=64x100x56x56 layout=nhwc dtype=bf16 act=relu", true),
-        // The residual decides the slope; the activation has no such kernel; given statistics; several columns a group.
+        ("batchnorm x=64x256x56x56 layout=nhwc act=gelu", true),
+        (
+            "batchnorm x=64x256x56x56 layout=nhwc dtype=bf16 pass=backward act=silu",
+            true,
+        ),
+        // Several columns a group, or a batch.
+        ("groupnorm x=64x256x56x56 groups=32 layout=nhwc", true),
+        (
+            "groupnorm x=16x320x64x64 groups=32 layout=nhwc dtype=bf16 act=silu",
+            true,
+        ),
+        ("groupnorm x=1x320x64x64 groups=32 layout=nhwc pass=backward", true),
+        ("instancenorm x=16x64x128x128 layout=nhwc pass=backward act=relu", true),
+        // The residual decides the slope; joined rows have no such activation; given statistics.
         (
             "batchnorm x=64x256x56x56 layout=nhwc pass=backward act=leaky_relu:0.1 residual=add",
             false,
         ),
-        ("batchnorm x=64x256x56x56 layout=nhwc act=gelu", false),
+        (
+            "groupnorm x=16x320x64x64 groups=32 layout=nhwc pass=backward act=silu residual=add",
+            false,
+        ),
+        ("batchnorm x=64x3x56x56 layout=nhwc dtype=bf16 act=gelu", false),
         ("batchnorm x=64x256x56x56 layout=nhwc pass=eval", false),
-        ("groupnorm x=64x256x56x56 groups=32 layout=nhwc", false),
+        // A group is wider than a strip; groups and accesses have no common multiple that divides a line.
+        ("groupnorm x=8x1024x32x32 groups=2 layout=nhwc", false),
+        ("groupnorm x=8x36x64x64 groups=3 layout=nhwc dtype=bf16", false),
         // Four rows that are one have too many columns; 25 are no multiple of eight.
         ("batchnorm x=64x255x56x56 layout=nhwc", false),
         ("batchnorm x=1x3x5x5 layout=nhwc dtype=bf16", false),

@@ -171,6 +171,14 @@ impl OfRow {
     }
 }
 
+impl Preactivation {
+    /// z of numbers so far from the mean.
+    #[inline(always)]
+    pub(super) fn of<L: Lanes>(self, distance: L) -> L {
+        distance.map(|distance| normalize::affine(distance, self.scale, self.bias))
+    }
+}
+
 /// g = dy · act′(z), where there is no residual before the activation.
 #[inline(always)]
 pub(super) fn slope<T: Data, S: Spec>(
@@ -182,8 +190,7 @@ pub(super) fn slope<T: Data, S: Spec>(
     if !S::Epilogue::CLASS.has_slopes() {
         return dy;
     }
-    let z = distance.map(|distance| normalize::affine(distance, z.scale, z.bias));
-    let [slope] = S::Epilogue::derivative::<T, _, _>([z], told);
+    let [slope] = S::Epilogue::derivative::<T, _, _>([z.of(distance)], told);
     slope.zip(dy, |slope, dy| slope * dy)
 }
 

@@ -9,7 +9,7 @@ use super::segmented::{Preactivation, Rows, normalized, slope};
 use super::sums::Numbers;
 use crate::grid::Sent;
 use crate::rows::access::{Access, Data};
-use crate::rows::epilogue::Told;
+use crate::rows::epilogue::{Class, Epilogue, Told};
 use crate::rows::forward::later::STAY;
 use crate::rows::forward::{PlaceOf, Spec};
 use crate::rows::lanes::{Lanes, unrolled};
@@ -66,10 +66,16 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
                 ahead = walk.normalizer(row + step);
                 let parts = walk.parts(row, &slot, normalizer);
                 let z = parameters.preactivation(normalizer);
-                let own = walk.sums_of_row(
-                    walk.distances(&parts, normalizer),
-                    walk.slopes(&parts, normalizer, z, args.activation),
-                );
+                let own = match Walk::<T, S, V>::AT_ONCE {
+                    true => {
+                        let g = walk.gradients(&parts, normalizer, z);
+                        walk.sums_of_row(walk.distances(&parts, normalizer), |v| g[v])
+                    }
+                    false => walk.sums_of_row(
+                        walk.distances(&parts, normalizer),
+                        walk.slopes(&parts, normalizer, z, args.activation),
+                    ),
+                };
                 let sent = team.send_pair(own);
                 next = Some(Before {
                     slot,
@@ -94,7 +100,13 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
             // SAFETY: the caller's; the row has come.
             unsafe {
                 let parts = walk.parts(row, &slot, normalizer);
-                walk.finish_apart([&parts[0], &parts[1]], normalizer, |_| z, |_| of_x, row);
+                match Walk::<T, S, V>::AT_ONCE {
+                    true => {
+                        let g = walk.gradients(&parts, normalizer, z);
+                        walk.finish_row(walk.distances(&parts, normalizer), |v| g[v], |_| of_x, row);
+                    }
+                    false => walk.finish_apart([&parts[0], &parts[1]], normalizer, |_| z, |_| of_x, row),
+                }
                 if team.rank() == 0 {
                     walk.leave_row(sums, row);
                 }
@@ -109,6 +121,9 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
 }
 
 impl<T: Data, S: Spec<Team = Chip, Map = Segmented>, const V: usize> Walk<'_, T, S, V> {
+    /// Whether g is computed of all parts at once: the activation is one of many, whose code is there once for all of them.
+    const AT_ONCE: bool = matches!(S::Epilogue::CLASS, Class::Any);
+
     /// The parts of a row that has come, of x and of dy, all of them asked for before one is waited for.
     ///
     /// # Safety
@@ -137,7 +152,18 @@ impl<T: Data, S: Spec<Team = Chip, Map = Segmented>, const V: usize> Walk<'_, T,
         move |v| S::Access::unpack::<T>(parts[0][v]).map(|x| x - normalizer.centre)
     }
 
-    /// g of these.
+    /// g of all of them.
+    #[inline(always)]
+    fn gradients(&self, parts: &Parts<T, S, V>, normalizer: Normalizer<f32>, z: Preactivation) -> [Numbers<T, S>; V] {
+        let distance = self.distances(parts, normalizer);
+        let mut all = [Numbers::<T, S>::splat(0.0); V];
+        unrolled::<V>(|v| all[v] = z.of(distance(v)));
+        let mut g = S::Epilogue::derivative::<T, _, _>(all, self.args.activation);
+        unrolled::<V>(|v| g[v] = g[v].zip(S::Access::unpack::<T>(parts[1][v]), |slope, dy| slope * dy));
+        g
+    }
+
+    /// g of one.
     #[inline(always)]
     fn slopes(
         &self,

@@ -12,7 +12,7 @@ use super::{ParametersOf, PlaceOf, Spec, next_set};
 use crate::grid::Sent;
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::{Apart, Epilogue, Told};
-use crate::rows::lanes::{FourPairs, unrolled};
+use crate::rows::lanes::{FourPairs, Lanes, rotated, unrolled};
 use crate::rows::parameters::{Parameters, at_least_one};
 use crate::rows::ring::{Ring, Slot};
 use crate::rows::statistics::{Measured, Summed};
@@ -207,7 +207,9 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
     unsafe fn finish_known(&self, finished: &Finished<'_, T, S, V>, slot: &Slot<S::Access, V>, narrow: bool) {
         // SAFETY: the caller's, for parts that the row has.
         unsafe {
-            if Self::READS && !(finished.parameters.is_packed() && narrow) {
+            if Self::IS_ANY {
+                self.finish_some_at_once(finished, slot);
+            } else if Self::READS && !(finished.parameters.is_packed() && narrow) {
                 // Parameters that are read, part by part: there is no room for all of them.
                 let (mut v, parts) = (0, simt::opaque(V as u32) as usize);
                 while v < parts {
@@ -250,6 +252,35 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
                 }
             }
         });
+    }
+
+    /// The same by code that is there once for all parts, a few of which are side by side: where they have a weight and bias each.
+    #[inline(always)]
+    unsafe fn finish_some_at_once(&self, finished: &Finished<'_, T, S, V>, slot: &Slot<S::Access, V>) {
+        let &Finished {
+            y,
+            parameters,
+            normalizer,
+            told,
+        } = finished;
+        let mut joined = [normalizer; V];
+        unrolled::<V>(|v| joined[v] = parameters.joined_at(normalizer, v));
+        let (mut start, parts) = (0, simt::opaque(V as u32) as usize);
+        while start < parts {
+            // SAFETY: the caller's.
+            let some = unsafe { self.parts(slot, start) };
+            let mut z = [<S::Access as Access>::Numbers::<T>::splat(0.0); AT_ONCE];
+            unrolled::<AT_ONCE>(|k| z[k] = S::Access::unpack::<T>(some[k]).map(|x| joined[k].apply(x)));
+            let numbers = S::Epilogue::apply::<T, _, _>(z, told);
+            unrolled::<AT_ONCE>(|k| {
+                if self.has(start + k) {
+                    // SAFETY: the caller's.
+                    unsafe { self.store(y, start + k, numbers[k]) };
+                }
+                joined = rotated(joined);
+            });
+            start += AT_ONCE;
+        }
     }
 
     /// Part `v`, which the row has.

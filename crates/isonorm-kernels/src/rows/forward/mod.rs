@@ -220,8 +220,10 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     /// Whether weight and bias are part of what a row is finished with, as if it were normalized only.
     const JOINED: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::JOINED;
 
-    /// Whether the same holds part by part.
-    const JOINED_BY_PART: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::JOINED_BY_PART;
+    /// Whether the same holds part by part. Of runs that is a rounding more, for an instruction less a number: worth it where instructions are
+    /// what a row takes, and no sign of z decides a slope.
+    const JOINED_BY_PART: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::JOINED_BY_PART
+        && (S::Access::BY_SEGMENT || Self::IS_ANY && size_of::<T>() == 2);
 
     /// Whether there may be a smooth activation.
     const IS_ANY: bool = matches!(S::Epilogue::CLASS, Class::Any);

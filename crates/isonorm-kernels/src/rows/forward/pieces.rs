@@ -5,13 +5,12 @@ use isonorm_math::{Normalizer, normalize};
 pub use super::Args;
 use super::{Spec, next_set};
 use crate::rows::access::{Access, Data};
-use crate::rows::epilogue::{Apart, Class, Epilogue, Told};
-use crate::rows::lanes::{FourPairs, Lanes, rotated, unrolled};
+use crate::rows::epilogue::{Apart, Epilogue, Told};
+use crate::rows::lanes::{FourPairs, Lanes, unrolled};
 use crate::rows::parameters::{Map, OfColumn, Sharing, at_least_one, joined, one_of_run};
 use crate::rows::pieces::{Piece, Pieces};
 use crate::rows::statistics::{Measured, Statistics, Summed};
 use crate::rows::team::{Chip, Team};
-use crate::simt;
 
 /// Normalizes the rows. For a grid of a multiple of the blocks that share a row, all of which run at the same time.
 ///
@@ -156,15 +155,9 @@ impl<T: Data, S: Spec<Team = Pieces, Statistics: Summed, Map: OfColumn>, const V
         let next = (after < self.args.rows).then(|| [self.x(after)]);
         // SAFETY: the caller's.
         unsafe {
-            self.piece.last_time([self.x(row)], next, |group, [mut x]| {
-                if matches!(S::Epilogue::CLASS, Class::Any) {
-                    // By code that is there once.
-                    let (mut v, parts) = (0, simt::opaque(V as u32) as usize);
-                    while v < parts {
-                        self.finish_part(&finished, group, v, x[0]);
-                        x = rotated(x);
-                        v += 1;
-                    }
+            self.piece.last_time([self.x(row)], next, |group, [x]| {
+                if Self::JOINED {
+                    self.finish_joined(&finished, group, x);
                 } else {
                     unrolled::<V>(|v| self.finish_part(&finished, group, v, x[v]));
                 }
@@ -172,7 +165,22 @@ impl<T: Data, S: Spec<Team = Pieces, Statistics: Summed, Map: OfColumn>, const V
         }
     }
 
-    /// Access `v` of a group, if the piece has it.
+    /// All accesses of a group that the piece has, where it has one weight and bias: an activation is chosen once for all of them.
+    #[inline(always)]
+    unsafe fn finish_joined(&self, finished: &Finished<T>, group: u32, x: [<S::Access as Access>::Raw<T>; V]) {
+        let mut z = [<S::Access as Access>::Numbers::<T>::splat(0.0); V];
+        unrolled::<V>(|v| z[v] = S::Access::unpack::<T>(x[v]).map(|x| finished.normalizer.apply(x)));
+        let y = S::Epilogue::apply::<T, _, _>(z, finished.told);
+        unrolled::<V>(|v| {
+            if self.piece.has(group, v) {
+                let place = finished.y.wrapping_add(self.piece.within(group, v) as usize);
+                // SAFETY: the caller's: the row has these columns, and each access belongs to one thread.
+                unsafe { S::Access::store(place.cast_mut(), S::Access::pack::<T>(y[v])) };
+            }
+        });
+    }
+
+    /// Access `v` of a group, if the piece has it, where each column has a weight and bias.
     #[inline(always)]
     unsafe fn finish_part(&self, finished: &Finished<T>, group: u32, v: usize, x: <S::Access as Access>::Raw<T>) {
         if !self.piece.has(group, v) {
@@ -181,14 +189,12 @@ impl<T: Data, S: Spec<Team = Pieces, Statistics: Summed, Map: OfColumn>, const V
         let mut z = S::Access::unpack::<T>(x).map(|x| finished.normalizer.apply(x));
         // SAFETY: the caller's: the row has these columns, and each access belongs to one thread.
         unsafe {
-            if !Self::JOINED {
-                let (affine, column) = (&self.args.affine, self.piece.column(group, v));
-                let [weight, bias] = match affine.is_narrow::<T>() {
-                    true => S::Map::at::<T, S::Access, true>(affine, self.lookup, finished.set, column),
-                    false => S::Map::at::<T, S::Access, false>(affine, self.lookup, finished.set, column),
-                };
-                z = z.zip3(weight, bias, normalize::affine);
-            }
+            let (affine, column) = (&self.args.affine, self.piece.column(group, v));
+            let [weight, bias] = match affine.is_narrow::<T>() {
+                true => S::Map::at::<T, S::Access, true>(affine, self.lookup, finished.set, column),
+                false => S::Map::at::<T, S::Access, false>(affine, self.lookup, finished.set, column),
+            };
+            z = z.zip3(weight, bias, normalize::affine);
             let [y] = S::Epilogue::apply::<T, _, _>([z], finished.told);
             let place = finished.y.wrapping_add(self.piece.within(group, v) as usize);
             S::Access::store(place.cast_mut(), S::Access::pack::<T>(y));

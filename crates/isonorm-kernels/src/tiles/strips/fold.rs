@@ -1,6 +1,6 @@
 //! From the sums of threads to those of a block, of each column.
 
-use super::{MOST_COLUMNS, OF_THREADS, SUMS, THREADS};
+use super::{MOST_COLUMNS, OF_THREADS, SUMS, THREADS, tell};
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::at_least_one;
 use crate::simt::{self, WARP};
@@ -9,7 +9,7 @@ use crate::tiles::tiling::Tiling;
 
 const WARPS: u32 = THREADS / WARP;
 
-/// Folds two kinds of sums; valid in thread `u` for the group of column `u`. Called by the whole block.
+/// Folds two kinds of sums; valid in thread `u` for column `u`, or of copies for all of them. Called by the whole block.
 ///
 /// # Safety
 ///
@@ -51,6 +51,39 @@ pub(super) unsafe fn pairs<L: Lanes, S: Spec>(sums: [L; 2], tiling: &Tiling) -> 
             sums = [sums[0] + own[0], sums[1] + own[1]];
             column += groups.get();
         }
+    }
+    // What is kept next where the sums are is of the thread's own column.
+    simt::block_barrier();
+    sums
+}
+
+/// The sums over the columns of a group, from those of columns; valid in thread `u` for the group of column `u`, with the same bits in all of
+/// them. Called by the whole block, which has read what the last sums were kept for.
+///
+/// # Safety
+///
+/// As for [`pairs`], which was called before.
+#[inline(always)]
+pub(super) unsafe fn over_group<S: Spec>(own: [f32; 2], tiling: &Tiling) -> [f32; 2] {
+    if !S::BATCHED {
+        return own;
+    }
+    let thread = simt::thread_index();
+    // SAFETY: a place for each column and more; others are read behind the barrier.
+    unsafe { tell(SUMS, own) };
+    simt::block_barrier();
+    // All threads, those without a column too: the compiler knows two branches on the same condition for one, and a barrier between them
+    // would be in both of its arms, which the threads of a warp do not reach together.
+    let column = thread.min(tiling.width - 1);
+    let (mut column, mut left) = (column - column % at_least_one(tiling.inner), tiling.inner);
+    let mut sums = [0.0; 2];
+    while left > 0 {
+        unrolled::<2>(|kind| {
+            // SAFETY: written before the barrier.
+            sums[kind] += unsafe { simt::shared_load(SUMS.offset(kind as u32 * MOST_COLUMNS + column)) };
+        });
+        column += 1;
+        left -= 1;
     }
     // What is kept next where the sums are is of the thread's own column.
     simt::block_barrier();

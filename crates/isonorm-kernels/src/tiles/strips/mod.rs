@@ -13,6 +13,8 @@
 //! Where a row of memory has no whole number of accesses, kernels of [`Joined`](super::Joined) take several for one row of the strip: its
 //! columns are then copies of the groups, in order, and each copy gets the sums of all of them before blocks exchange them. There is one strip.
 //!
+//! Kernels of [`Batched`](super::Batched) have strips of each tensor of a batch, whose groups are several columns each: GroupNorm and InstanceNorm.
+//!
 //! | file | room |
 //! |---|---|
 //! | [`values`], [`gradients`] | the two passes |
@@ -84,6 +86,8 @@ struct Walk<'a> {
 /// A strip, as a thread sees it.
 #[derive(Clone, Copy)]
 struct Strip {
+    /// Which tensor of a batch it is of.
+    tensor: u32,
     /// Its first column.
     first: u32,
     /// Its columns.
@@ -141,8 +145,15 @@ impl<'a> Walk<'a> {
     /// A strip, of whose accesses `held` are in registers. Computed here: what follows from it would take many registers until it is needed
     /// again.
     #[inline(always)]
-    fn strip(&self, number: u32, held: u32) -> Strip {
+    fn strip<S: Spec>(&self, number: u32, held: u32) -> Strip {
         let (tiling, number) = (self.tiling, simt::opaque(number));
+        let (tensor, number) = match S::BATCHED {
+            true => {
+                let across = at_least_one(tiling.across);
+                (number / across, number % across)
+            }
+            false => (0, number),
+        };
         let first = number * tiling.width;
         let width = tiling.width.min(tiling.line as u32 - first);
         let accesses = if self.column < width {
@@ -155,9 +166,10 @@ impl<'a> Walk<'a> {
             _ => (passing(tiling, held), tiling.kept),
         };
         Strip {
+            tensor,
             first,
             width,
-            start: first + self.offset,
+            start: tensor * (tiling.rows as u32 * tiling.line as u32) + first + self.offset,
             passing,
             kept,
             held: accesses - passing - kept,
@@ -182,16 +194,37 @@ impl<'a> Walk<'a> {
         (self.element(strip, access) / elements) as usize
     }
 
-    /// Which of a strip's groups a column of it belongs to.
+    /// Which of a strip's columns has the parameters of another one: that of the first copy.
     #[inline(always)]
-    fn group<S: Spec>(&self, column: u32) -> u32 {
+    fn unit<S: Spec>(&self, column: u32) -> u32 {
         match S::JOINED {
             true => column % at_least_one(self.tiling.groups_of_line),
             false => column,
         }
     }
 
-    /// Whether that column is there, and its group's first.
+    /// Which of a strip's columns is the first of another one's group.
+    #[inline(always)]
+    fn first_of_group<S: Spec>(&self, column: u32) -> u32 {
+        match S::BATCHED {
+            true => column - column % at_least_one(self.tiling.inner),
+            false => self.unit::<S>(column),
+        }
+    }
+
+    /// The group of a strip's column, of all.
+    #[inline(always)]
+    fn group<S: Spec>(&self, strip: &Strip, column: u32) -> u64 {
+        match S::BATCHED {
+            true => {
+                let group = (strip.first + column) / at_least_one(self.tiling.inner);
+                u64::from(strip.tensor) * u64::from(self.tiling.groups_of_line) + u64::from(group)
+            }
+            false => u64::from(strip.first + self.unit::<S>(column)),
+        }
+    }
+
+    /// Whether that column is there, and the first that has its parameters.
     #[inline(always)]
     fn is_first<S: Spec>(&self, strip: &Strip) -> bool {
         match S::JOINED {
@@ -263,7 +296,7 @@ fn wait(part: usize) {
 ///
 /// # Safety
 ///
-/// `base` is null or points to a parameter for each group, as `affine` says.
+/// `base` is null or points to a parameter for each column of a line, or each group, as `affine` says.
 #[inline(always)]
 unsafe fn parameter<T: Data, S: Spec>(
     affine: &crate::rows::parameters::Affine,
@@ -276,5 +309,5 @@ unsafe fn parameter<T: Data, S: Spec>(
         return otherwise;
     }
     // SAFETY: the caller's.
-    unsafe { affine.parameter::<T>(base, strip.first + walk.group::<S>(thread)) }
+    unsafe { affine.parameter::<T>(base, strip.first + walk.unit::<S>(thread)) }
 }

@@ -22,8 +22,8 @@ type Raw = [u32; 4];
 ///
 /// # Safety
 ///
-/// As for [`forward`](crate::tiles::forward::forward), with [`head_bytes`] of shared memory; columns are groups, the tensor is one of a
-/// batch and has no more than 2³⁰ elements, and accesses that pass are a multiple of [`AT_ONCE`].
+/// As for [`forward`](crate::tiles::forward::forward), with [`head_bytes`] of shared memory; columns are groups and the tensor is the only one of a
+/// batch, but for kernels that are for others; there are no more than 2³⁰ elements, and accesses that pass are a multiple of [`AT_ONCE`].
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn values<T: Data, S: Spec, const N: usize>(args: &Args<T>) {
     let pass = Pass::<T, S, N> {
@@ -55,7 +55,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         let mut number = walk.team;
         if walk.has(number) {
             // SAFETY: the caller's.
-            unsafe { self.fetch(&walk.strip(number, N as u32)) };
+            unsafe { self.fetch(&walk.strip::<S>(number, N as u32)) };
         }
         // SAFETY: as above.
         let mut about = mean_of_sample(unsafe { self.sample(number) });
@@ -64,15 +64,17 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             number = number.saturating_add(walk.teams);
             // SAFETY: as above.
             unsafe {
-                let held = self.hold(&walk.strip(own, N as u32));
+                let held = self.hold(&walk.strip::<S>(own, N as u32));
                 let mut repeated = false;
                 loop {
                     tell(SHIFTS, [about]);
                     simt::block_barrier();
-                    let sums = fold::pairs::<T::Lanes, S>(self.sums(&walk.strip(own, N as u32), &held), &args.tiling);
+                    let sums =
+                        fold::pairs::<T::Lanes, S>(self.sums(&walk.strip::<S>(own, N as u32), &held), &args.tiling);
+                    let sums = fold::over_group::<S>(sums, &args.tiling);
                     exchange.send(sums);
                     // What comes while others send.
-                    let strip = walk.strip(own, N as u32);
+                    let strip = walk.strip::<S>(own, N as u32);
                     let newest = self.newest(&strip);
                     let added = self.first_added(&strip);
                     let next = mean_of_sample(self.sample(number));
@@ -86,9 +88,9 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                         continue;
                     }
                     about = next;
-                    let coming = walk.has(number).then(|| walk.strip(number, N as u32));
-                    self.finish(&walk.strip(own, N as u32), &held, newest, added, coming);
-                    self.save(&walk.strip(own, N as u32));
+                    let coming = walk.has(number).then(|| walk.strip::<S>(number, N as u32));
+                    self.finish(&walk.strip::<S>(own, N as u32), &held, newest, added, coming);
+                    self.save(&walk.strip::<S>(own, N as u32));
                     break;
                 }
             }
@@ -102,14 +104,16 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         if !self.walk.has(number) {
             return sample;
         }
-        let strip = self.walk.strip(number, N as u32);
+        let strip = self.walk.strip::<S>(number, N as u32);
         if self.walk.has_column(&strip) {
             let (rows, line) = (args.tiling.rows as u32, args.tiling.line as u32);
             let part = rows / SAMPLES;
+            let first =
+                strip.tensor * (rows * line) + strip.first + self.walk.first_of_group::<S>(simt::thread_index());
             unrolled::<{ SAMPLES as usize }>(|k| {
                 // In the middle of each part.
                 let row = (part * k as u32 + part / 2).min(rows - 1);
-                let place = row * line + strip.first + self.walk.group::<S>(simt::thread_index());
+                let place = first + row * line;
                 // SAFETY: the column has this element.
                 sample[k] = unsafe { T::load(args.x.wrapping_add(place as usize)) };
             });
@@ -404,13 +408,13 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     #[inline(always)]
     unsafe fn save(&self, strip: &Strip) {
         let (walk, thread) = (&self.walk, simt::thread_index());
-        if walk.rank != 0 || !walk.is_first::<S>(strip) {
+        if walk.rank != 0 || !walk.is_first::<S>(strip) || walk.first_of_group::<S>(thread) != thread {
             return;
         }
         // SAFETY: this thread has kept it, and the caller's.
         unsafe {
             let known = [0, 1, 2].map(|k| simt::shared_load(SHIFTS.offset(k * MOST_COLUMNS + thread)));
-            save(self.args, u64::from(strip.first + thread), known);
+            save(self.args, walk.group::<S>(strip, thread), known);
         }
     }
 }

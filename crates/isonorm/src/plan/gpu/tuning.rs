@@ -409,6 +409,9 @@ pub(super) struct Columns {
     pub(super) block: u64,
     /// Nanoseconds that a strip takes besides, adding up and exchanging sums: forward, and backward.
     pub(super) step: [u64; 2],
+    /// What bytes take with a smooth activation where nothing passes, in percent: nothing is then on its way from memory while what has come is
+    /// worked on. Forward, and backward.
+    pub(super) smooth: [u64; 2],
 }
 
 /// Columns that are groups, in strips over the whole chip.
@@ -419,4 +422,5 @@ pub(super) const COLUMNS: Columns = Columns {
     again: [69, 101],
     block: 13,
     step: [4150, 3050],
+    smooth: [110, 125],
 };

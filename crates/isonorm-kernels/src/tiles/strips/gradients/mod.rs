@@ -81,7 +81,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         let mut number = walk.team;
         if walk.has(number) {
             // SAFETY: the caller's, here and below.
-            unsafe { self.fetch(&walk.strip(number, N as u32)) };
+            unsafe { self.fetch(&walk.strip::<S>(number, N as u32)) };
         }
         // SAFETY: as above.
         let mut column = unsafe { self.column(number) };
@@ -90,35 +90,40 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             number = number.saturating_add(walk.teams);
             // SAFETY: as above.
             unsafe {
-                let mut held = self.hold(&walk.strip(own, N as u32));
+                let mut held = self.hold(&walk.strip::<S>(own, N as u32));
                 let Map { centre, scale, shift } = column.map;
                 tell(OF_COLUMNS, [centre, scale, shift]);
                 simt::block_barrier();
-                let sums = fold::pairs::<T::Lanes, S>(self.sums(&walk.strip(own, N as u32), &mut held), &args.tiling);
+                let sums =
+                    fold::pairs::<T::Lanes, S>(self.sums(&walk.strip::<S>(own, N as u32), &mut held), &args.tiling);
                 exchange.send(sums);
                 // What comes while others send.
-                let strip = walk.strip(own, N as u32);
+                let strip = walk.strip::<S>(own, N as u32);
                 let newest = self.newest(&strip);
                 let next = self.column(number);
                 let [of_gx, of_g] = exchange.receive(sums);
                 let of_gx = of_gx * column.rstd;
                 // dx = scale · g + (x − mean) · slope + constant
-                let copies = match S::JOINED {
-                    true => args.tiling.line as u32 / at_least_one(args.tiling.groups_of_line),
-                    false => 1,
+                let columns = match () {
+                    () if S::JOINED => args.tiling.line as u32 / at_least_one(args.tiling.groups_of_line),
+                    () if S::BATCHED => args.tiling.inner,
+                    () => 1,
                 };
-                let elements = (args.tiling.rows as u32 * copies) as f32;
-                let slope = -(column.rstd * (of_gx * column.weight / elements)) * column.rstd;
-                let constant = -column.rstd * (of_g * column.weight / elements);
+                let elements = (args.tiling.rows as u32 * columns) as f32;
+                let [of_weighted_gx, of_weighted_g] =
+                    fold::over_group::<S>([of_gx * column.weight, of_g * column.weight], &args.tiling);
+                let slope = -(column.rstd * (of_weighted_gx / elements)) * column.rstd;
+                let constant = -column.rstd * (of_weighted_g / elements);
                 tell(OF_COLUMNS.offset(3 * MOST_COLUMNS), [slope, constant]);
                 simt::block_barrier();
                 if walk.rank == 0 && walk.is_first::<S>(&strip) {
-                    let place = u64::from(strip.first + simt::thread_index());
+                    let place =
+                        u64::from(strip.tensor) * args.tiling.line + u64::from(strip.first + simt::thread_index());
                     leave::<T>(args.dweight, place, of_gx, args.as_data);
                     leave::<T>(args.dbias, place, of_g, args.as_data);
                 }
-                let coming = walk.has(number).then(|| walk.strip(number, N as u32));
-                self.finish(&walk.strip(own, N as u32), &held, newest, coming);
+                let coming = walk.has(number).then(|| walk.strip::<S>(number, N as u32));
+                self.finish(&walk.strip::<S>(own, N as u32), &held, newest, coming);
                 column = next;
                 // What was told has been read.
                 simt::block_barrier();
@@ -138,9 +143,9 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         if !walk.has(number) {
             return column;
         }
-        let strip = walk.strip(number, N as u32);
+        let strip = walk.strip::<S>(number, N as u32);
         if walk.has_column(&strip) {
-            let group = (strip.first + walk.group::<S>(simt::thread_index())) as usize;
+            let group = walk.group::<S>(&strip, simt::thread_index()) as usize;
             // SAFETY: the caller's: a number for each column.
             unsafe {
                 column.weight = parameter::<T, S>(&args.affine, args.affine.weight, (walk, &strip), 1.0);
@@ -346,7 +351,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         if !S::Epilogue::CLASS.has_slopes() {
             return dy;
         }
-        let [slope] = S::Epilogue::derivative::<T, _, _>([map.apply(T::unpack(loaded.x))], self.args.activation);
+        let slope = S::Epilogue::derivative_in_turn::<T, _>(map.apply(T::unpack(loaded.x)), self.args.activation);
         dy.zip(slope, |dy, slope| dy * slope)
     }
 

@@ -15,7 +15,7 @@ const MOST_AHEAD: usize = 4;
 impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     /// Whether accesses that pass and those in shared memory are added up in turn: something is on its way from memory while the latter are,
     /// which takes long enough to pay with an activation.
-    const IN_TURN: bool = matches!(S::Epilogue::CLASS, Class::Piecewise | Class::Added);
+    const IN_TURN: bool = matches!(S::Epilogue::CLASS, Class::Piecewise | Class::Any | Class::Added);
 
     /// Accesses in shared memory for which what says where dy passes is on its way: bits, or, which takes four registers, what was added to z.
     const AHEAD: usize = if Self::ADDED { 2 } else { MOST_AHEAD };

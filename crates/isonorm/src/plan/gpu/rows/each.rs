@@ -8,7 +8,7 @@ use super::super::tuning::EACH_THREADS;
 use super::{Forward, Rows, Schedule, Work};
 
 /// What the kernels divide by, and what they add to it, have 32 bits.
-const MOST_COLUMNS: u64 = 1 << 31;
+const MOST_SETS: u64 = 1 << 31;
 
 /// A block for so much of the tensor as its threads access at once.
 pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
@@ -16,8 +16,8 @@ pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     let of_each = kernels.iter().find(|listed| listed.key.owner == Owner::Each);
     let listed = of_each.ok_or("there is no such kernel")?;
     let (columns, sets) = (rows.columns, rows.parameters.sets);
-    if columns >= MOST_COLUMNS || u64::from(sets) >= MOST_COLUMNS {
-        return Err(format!("{columns} elements of {sets} channels are too many"));
+    if u64::from(sets) >= MOST_SETS {
+        return Err(format!("{sets} channels are too many"));
     }
     let elements = rows.rows * columns;
     let of_block = listed.key.tile_elements(EACH_THREADS, rows.bytes());

@@ -167,7 +167,15 @@ pub(super) fn by_blocks(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Re
         clusters.find_map(|cluster| choice(*accesses, range, cluster))
     });
     let choice = found.ok_or_else(|| does_not_hold(rows, "the registers of the blocks of a cluster", width))?;
-    if choice.threads > tuning.of(rows).most_cluster_threads && by_chip(rows, width, tuning).is_ok() {
+    // Where teams finish several rows, a smooth activation of 16 bits leaves time for sums to travel.
+    let takes_long = |chip: &Choice| {
+        rows.pass == Pass::Forward
+            && rows.bytes() < 4
+            && !Class::Piecewise.has(rows.activation)
+            && rows.rows >= 2 * teams(rows, *chip, tuning, chip.listed.key.least_slots())
+    };
+    let is_wide = choice.threads > tuning.of(rows).most_cluster_threads;
+    if by_chip(rows, width, tuning).is_ok_and(|chip| is_wide || takes_long(&chip)) {
         let Choice { threads, blocks, .. } = choice;
         return Err(format!(
             "blocks of the whole chip do better than a cluster of {blocks} of {threads} threads"
@@ -180,7 +188,10 @@ pub(super) fn by_blocks(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Re
 /// that of the most blocks.
 pub(super) fn by_chip(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
     let kernels = rows.kernels(width);
-    let kernels = kernels.iter().filter(|listed| listed.key.owner == Owner::Chip);
+    // Code for smooth activations is worth it where there is one.
+    let is_smooth = !Class::Piecewise.has(rows.activation);
+    let suits = |listed: &&&Listed| listed.key.owner == Owner::Chip && (is_smooth || listed.key.class != Class::Any);
+    let kernels = kernels.iter().filter(suits);
     if kernels.clone().next().is_none() {
         return Err("there is no such kernel for blocks of the grid".into());
     }

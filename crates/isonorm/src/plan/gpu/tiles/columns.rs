@@ -19,7 +19,12 @@ pub(super) fn choices(problem: &Problem<'_>) -> Vec<Choice> {
     };
     for &(bytes, share) in widths {
         let mut of_width: Vec<Choice> = Vec::new();
-        for teams in 1..=problem.gpu.sms {
+        for number in 1..=problem.gpu.sms {
+            // Of so many blocks each, as many as there are: strips of a batch are many.
+            let teams = match listed.key.kind {
+                Kind::Batched => problem.gpu.sms + 1 - number,
+                _ => number,
+            };
             let Some(new) = choice(problem, listed, (bytes, share), teams) else {
                 continue;
             };
@@ -41,25 +46,32 @@ pub(super) fn choices(problem: &Problem<'_>) -> Vec<Choice> {
 
 /// The kernel with the least code that does it, if any does.
 fn listed(problem: &Problem<'_>) -> Option<&'static Listed> {
-    let elements = problem.rows.checked_mul(problem.line())?;
-    let is_column = problem.inner == 1 && problem.batch == 1 && !problem.given && !problem.by_row;
-    if !is_column || elements > 1 << 30 {
+    let of_tensor = problem.rows.checked_mul(problem.line())?;
+    let has_own = problem.run == 1 || !problem.has_parameters;
+    let of_columns = has_own && problem.centred && !problem.given && !problem.by_row;
+    if !of_columns || of_tensor.checked_mul(problem.batch)? > 1 << 30 {
         return None;
     }
+    let is_column = problem.inner == 1 && problem.batch == 1;
     let kind = match joined(problem)? {
-        1 => Kind::Columns,
-        _ => Kind::Joined,
+        1 if is_column => Kind::Columns,
+        1 => Kind::Batched,
+        _ if is_column => Kind::Joined,
+        _ => return None,
     };
     let (adds, is_forward) = (problem.reads_residual(), problem.pass == Pass::Forward);
     // What is added before a ReLU is loaded ahead, whether its mask is kept or not.
     let wanted: &[Class] = match problem.activation {
         _ if kind == Kind::Joined && (problem.masked || problem.residual && !is_forward) => return None,
         _ if kind == Kind::Joined => &[Class::Piecewise],
+        _ if kind == Kind::Batched && problem.masked => return None,
+        _ if kind == Kind::Batched && adds && !is_forward => return None,
+        _ if kind == Kind::Batched => &[Class::Plain, Class::Piecewise, Class::Any],
         Activation::Relu if problem.masked || adds && is_forward => &[Class::Masked],
         Activation::Relu if adds => &[Class::Added],
         // What is added before another activation decides its slopes.
         _ if adds && !is_forward => return None,
-        _ => &[Class::Plain, Class::Piecewise],
+        _ => &[Class::Plain, Class::Piecewise, Class::Any],
     };
     let suits = |listed: &&Listed| {
         let key = &listed.key;
@@ -83,18 +95,35 @@ fn joined(problem: &Problem<'_>) -> Option<u32> {
     fits.then_some(joined)
 }
 
+/// About so many columns, at most, or else the fewest, that are whole groups and whole accesses, and of which a line has a whole number.
+fn whole_groups(line: u32, inner: u32, elements: u32, about: u32) -> Option<u32> {
+    let whole = |&width: &u32| width.is_multiple_of(inner) && width.is_multiple_of(elements);
+    let widths = || {
+        (1..=line)
+            .map(|parts| line / parts)
+            .filter(|width| line.is_multiple_of(*width))
+    };
+    let mut wide = widths().filter(whole);
+    wide.find(|&width| width <= about)
+        .or_else(|| widths().filter(whole).min())
+}
+
 /// With strips about so wide, of which memory moves so many of a hundred bytes in the time of a hundred, and so many teams.
 fn choice(problem: &Problem<'_>, listed: &'static Listed, (bytes, share): (u32, u64), teams: u32) -> Option<Choice> {
     let (key, gpu, joined) = (&listed.key, problem.gpu, joined(problem)?);
     let (line, rows) = (problem.line() as u32 * joined, problem.rows / u64::from(joined));
     let elements = key.access_elements(problem.bytes());
     let most = MOST_COLUMNS.min(THREADS * elements);
-    let strips = line.div_ceil((bytes / problem.bytes()).clamp(elements, most));
-    // As wide as each other.
-    let width = line.div_ceil(strips).next_multiple_of(elements);
-    let strips = line.div_ceil(width);
+    let about = (bytes / problem.bytes()).clamp(elements, most);
+    let width = match key.kind {
+        Kind::Batched => whole_groups(line, problem.inner, elements, about).filter(|&width| width <= most)?,
+        // As wide as each other.
+        _ => line.div_ceil(line.div_ceil(about)).next_multiple_of(elements),
+    };
+    let across = line.div_ceil(width);
+    let tiles = u32::try_from(u64::from(across) * problem.batch).ok()?;
     let (lanes, blocks) = (width / elements, gpu.sms / teams);
-    if teams > strips {
+    if teams > tiles {
         return None;
     }
     let rows_at_once = u64::from(THREADS / lanes) * u64::from(blocks);
@@ -106,12 +135,12 @@ fn choice(problem: &Problem<'_>, listed: &'static Listed, (bytes, share): (u32, 
     let tiling = Tiling {
         rows,
         line: line.into(),
-        inner: 1,
-        run: 1,
+        inner: problem.inner,
+        run: problem.run,
         width,
         parts: 1,
-        across: strips,
-        tiles: strips,
+        across,
+        tiles,
         groups_of_line: problem.kept,
         lanes,
         blocks,
@@ -160,11 +189,15 @@ fn nanoseconds(problem: &Problem<'_>, listed: &Listed, tiling: &Tiling, (teams, 
         };
     let cached = again.min(gpu.l2_bytes as u64 * COLUMNS.cached / 100);
     let hundredths = moved * 100 + cached * COLUMNS.again[0] + (again - cached) * COLUMNS.again[1];
-    let memory = hundredths as f64 / share as f64 / gpu.copy_bytes_per_second * 1e9;
-    let step = match problem.pass {
-        Pass::Forward => COLUMNS.step[0],
-        Pass::Backward => COLUMNS.step[1],
+    let pass = match problem.pass {
+        Pass::Forward => 0,
+        Pass::Backward => 1,
     };
-    let waits = step + u64::from(tiling.blocks) * COLUMNS.block;
+    let slowed = match key.class {
+        Class::Any if passing == 0 => COLUMNS.smooth[pass],
+        _ => 100,
+    };
+    let memory = (hundredths * slowed / 100) as f64 / share as f64 / gpu.copy_bytes_per_second * 1e9;
+    let waits = COLUMNS.step[pass] + u64::from(tiling.blocks) * COLUMNS.block;
     u64::from(tiling.tiles.div_ceil(teams)) * (memory as u64 + waits)
 }

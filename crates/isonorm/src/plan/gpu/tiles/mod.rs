@@ -246,10 +246,11 @@ impl<'a> Problem<'a> {
 }
 
 /// Words of the messages of a team.
-fn words_of_team(pass: Pass, tiling: &Tiling) -> usize {
+fn words_of_team(key: &Key, tiling: &Tiling) -> usize {
     let words = |blocks: u32, places: u32| message_words(blocks, places) as usize;
     let Tiling { blocks, parts, .. } = *tiling;
-    match pass {
+    match key.pass {
+        _ if key.kind.is_strips() => words(blocks, tiling.width),
         Pass::Forward => words(blocks, tiling.groups()),
         Pass::Backward if parts > 1 => parts as usize * words(blocks / parts, tiling.units()) + words(blocks, 1),
         Pass::Backward => words(blocks, tiling.units()),
@@ -262,7 +263,7 @@ fn schedule(problem: &Problem<'_>, choice: &shapes::Choice) -> Schedule {
     } = choice;
     let kernel = problem.kernel(listed, &tiling, teams * tiling.blocks);
     let messages_bytes = match kernel.resident {
-        true => teams as usize * words_of_team(problem.pass, &tiling) * size_of::<u32>(),
+        true => teams as usize * words_of_team(&listed.key, &tiling) * size_of::<u32>(),
         false => 0,
     };
     let group = problem.rows * u64::from(problem.inner);
