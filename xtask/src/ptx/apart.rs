@@ -89,7 +89,8 @@ fn kernel(name: String, statements: &[String]) -> Kernel {
     for statement in statements {
         let last = kernel.blocks.len() - 1;
         if let Some(of_block) = statement.strip_suffix(':') {
-            (label, _) = (of_block, leads.push((last, Vec::new(), true)));
+            label = of_block;
+            leads.push((last, Vec::new(), true));
             labels.insert(of_block, last + 1);
             kernel.blocks.push(Block::default());
             continue;
@@ -103,6 +104,7 @@ fn kernel(name: String, statements: &[String]) -> Kernel {
         match opcode {
             ".branchtargets" => {
                 tables.insert(label, operands.split(',').map(str::trim).collect());
+                continue;
             }
             "bra" | "bra.uni" => leads.push((last, vec![operands.trim()], goes_on)),
             "brx.idx" | "brx.idx.uni" => {
@@ -117,11 +119,9 @@ fn kernel(name: String, statements: &[String]) -> Kernel {
             }
             _ => continue,
         }
-        if opcode != ".branchtargets" {
-            let condition = registers(predicate).next();
-            kernel.blocks[last].condition = condition.map(str::to_owned).filter(|_| opcode.starts_with("bra"));
-            kernel.blocks.push(Block::default());
-        }
+        let condition = registers(predicate).next();
+        kernel.blocks[last].condition = condition.map(str::to_owned).filter(|_| opcode.starts_with("bra"));
+        kernel.blocks.push(Block::default());
     }
     for (block, targets, goes_on) in leads {
         let mut successors: Vec<usize> = targets
@@ -181,7 +181,7 @@ fn own(statements: &[String]) -> HashSet<String> {
 }
 
 impl Kernel {
-    /// The barriers that are the first behind the start of a block, by way or another; beyond the last block, where none is.
+    /// The barriers that are the first behind the start of a block, by one way or another; beyond the last block, where none is.
     fn first(&self, start: usize) -> BTreeSet<usize> {
         let (mut seen, mut left, mut found) = (HashSet::new(), vec![start], BTreeSet::new());
         while let Some(block) = left.pop() {
@@ -257,5 +257,18 @@ mod tests {
     fn a_switch_leads_to_all_of_its_arms() {
         let body = "\tsetp.lt.u32 %p1, %r1, 5;\n\t@%p1 bra $L3;\n\t$T: .branchtargets\n\t\t$L1,\n\t\t$L2;\n\tbrx.idx %r9, $T;\n$L1:\n\tbar.sync 0;\n\tbra.uni $L3;\n$L2:\n\tbra.uni $L3;\n$L3:\n\tbar.sync 0;";
         assert_eq!(found(body).len(), 1);
+    }
+
+    #[test]
+    fn no_module_has_any() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/isonorm-kernels/ptx");
+        let mut modules = 0;
+        for entry in std::fs::read_dir(folder).expect("the folder of modules") {
+            let path = entry.expect("a file").path();
+            let text = std::fs::read_to_string(&path).expect("text");
+            assert_eq!(barriers(&text), [""; 0], "{}", path.display());
+            modules += 1;
+        }
+        assert!(modules > 0);
     }
 }

@@ -3,7 +3,7 @@
 use isonorm::cuda::{Backward, Buffer, Device, Forward, Stream, Workspace};
 use isonorm::{NormDesc, Pass, Result, bf16};
 
-use super::{gpu, say};
+use super::{gpu, repeated, say};
 
 /// Elements of a tensor that no offset of 32 bits reaches, and more.
 const LARGE: usize = (1 << 32) + (1 << 20);
@@ -119,16 +119,7 @@ fn of_large(gpu: &Device, [batch, channels, side]: [usize; 3], last: bool, pass:
         let of = |i: usize| if last { i / channels } else { i % piece };
         (0..piece * 1024).map(|i| bf16::from_f32(number(of(i), seed))).collect()
     };
-    let filled = |seed: usize| -> Result<Buffer<bf16>> {
-        let small = stream.upload(&pattern(seed))?;
-        let mut large = stream.zeros::<bf16>(all)?;
-        for start in (0..all).step_by(small.len()) {
-            let end = all.min(start + small.len());
-            let (from, to) = (small.get(0..end - start), large.get_mut(start..end));
-            stream.copy(from.expect("in bounds"), to.expect("in bounds"))?;
-        }
-        Ok(large)
-    };
+    let filled = |seed| repeated(&stream, &stream.upload(&pattern(seed))?, all);
     let (x, dy) = (filled(1)?, filled(2)?);
     let (mut mean, mut rstd) = (stream.zeros::<f32>(channels)?, stream.zeros::<f32>(channels)?);
     let weight = stream.upload(&vec![1.5f32; channels])?;
@@ -210,16 +201,12 @@ fn evaluation_of_images_of_more_than_2_31_elements() -> Result<()> {
         stream.forward(&gpu.plan(&desc)?, forward, Workspace::Pool)?;
         Ok(y)
     };
-    let expected = evaluated(PERIOD, &stream.upload(&repeated(PERIOD, 2 * PERIOD))?)?.to_vec()?;
-    let mut x = stream.zeros::<bf16>(2 * image)?;
-    // Many periods at a time.
-    let many = 1024 * PERIOD;
-    let periods = stream.upload(&repeated(PERIOD, many))?;
-    for start in (0..2 * image).step_by(many) {
-        let end = (2 * image).min(start + many);
-        let (from, to) = (periods.get(0..end - start), x.get_mut(start..end));
-        stream.copy(from.expect("in bounds"), to.expect("in bounds"))?;
-    }
+    let periods = |count| -> Vec<bf16> {
+        let number = |i| bf16::from_f32(number(i % PERIOD, 1));
+        (0..count * PERIOD).map(number).collect()
+    };
+    let expected = evaluated(PERIOD, &stream.upload(&periods(2))?)?.to_vec()?;
+    let x = repeated(&stream, &stream.upload(&periods(1024))?, 2 * image)?;
     let y = evaluated(image, &x)?;
     let mut some = stream.zeros::<bf16>(2 * PERIOD)?;
     // At both ends of the tensor, at the boundary between the images, and behind 2^31 elements.
@@ -234,9 +221,4 @@ fn evaluation_of_images_of_more_than_2_31_elements() -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// So many numbers, of which those of a period come again and again.
-fn repeated(period: usize, len: usize) -> Vec<bf16> {
-    (0..len).map(|i| bf16::from_f32(number(i % period, 1))).collect()
 }

@@ -26,6 +26,17 @@ fn say(skipped: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {skipped}");
 }
 
+/// So many numbers, which are those of a small tensor again and again.
+fn repeated(stream: &Stream, small: &Buffer<bf16>, len: usize) -> Result<Buffer<bf16>> {
+    let mut large = stream.zeros::<bf16>(len)?;
+    for start in (0..len).step_by(small.len()) {
+        let end = len.min(start + small.len());
+        let (from, to) = (small.get(0..end - start), large.get_mut(start..end));
+        stream.copy(from.expect("in bounds"), to.expect("in bounds"))?;
+    }
+    Ok(large)
+}
+
 fn interpreter() -> Interpreter {
     Interpreter::new(GpuProperties::known("h200").expect("a known GPU"))
 }
@@ -366,15 +377,6 @@ fn more_than_2_32_elements() -> Result<()> {
         let number = |i: usize| ((i * 7919 + seed) % 2003) as f32 / 500.0 - 2.0;
         (0..tile).map(|i| bf16::from_f32(number(i))).collect()
     };
-    let repeated = |small: &Buffer<bf16>| -> Result<Buffer<bf16>> {
-        let mut large = stream.zeros::<bf16>(all)?;
-        for start in (0..all).step_by(tile) {
-            let end = all.min(start + tile);
-            let (from, to) = (small.get(0..end - start), large.get_mut(start..end));
-            stream.copy(from.expect("in bounds"), to.expect("in bounds"))?;
-        }
-        Ok(large)
-    };
     let (weight, bias) = (stream.upload(&[1.5f32; COLUMNS])?, stream.upload(&[0.25f32; COLUMNS])?);
     let (small_x, small_dy) = (stream.upload(&numbers(1))?, stream.upload(&numbers(2))?);
     let run = |rows: usize, x: &Buffer<bf16>, dy: &Buffer<bf16>, out: &mut Buffer<bf16>, pass: Pass| -> Result<()> {
@@ -392,7 +394,7 @@ fn more_than_2_32_elements() -> Result<()> {
         }
         stream.synchronize()
     };
-    let (x, dy) = (repeated(&small_x)?, repeated(&small_dy)?);
+    let (x, dy) = (repeated(&stream, &small_x, all)?, repeated(&stream, &small_dy, all)?);
     for pass in [Pass::Train, Pass::Backward] {
         let (mut large, mut small) = (stream.zeros::<bf16>(all)?, stream.zeros::<bf16>(tile)?);
         run(TILE, &small_x, &small_dy, &mut small, pass)?;
