@@ -65,7 +65,7 @@ const INTERPRETED: &str = "h200";
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DeviceArgs {
     /// Where to work: cpu, cuda (the first GPU) or cuda:N. `verify` also knows interpreter: a GPU's kernels, run strictly
-    /// on the CPU. `explain` also knows a100, rtx4090 and h200, which need not be there
+    /// on the CPU. `explain` also knows a100, rtx4090, h100 and h200, which need not be there
     #[arg(long, value_name = "DEVICE", default_value = "cpu")]
     pub(crate) device: Place,
     /// Threads to work with; 0: as many as there are cores. The result is the same bits for any number

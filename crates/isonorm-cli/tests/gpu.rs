@@ -8,7 +8,12 @@ use isonorm::DType;
 #[test]
 fn explain_plans_for_gpus_that_are_not_there() {
     let s = Sandbox::new();
-    for (gpu, name) in [("h200", "NVIDIA H200"), ("a100", "A100"), ("rtx4090", "RTX 4090")] {
+    for (gpu, name) in [
+        ("h200", "NVIDIA H200"),
+        ("h100", "NVIDIA H100"),
+        ("a100", "A100"),
+        ("rtx4090", "RTX 4090"),
+    ] {
         let out = s.ok(&format!("explain layernorm x=8192x4096 dtype=bf16 --device {gpu}"));
         for part in [
             name,

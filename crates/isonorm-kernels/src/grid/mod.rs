@@ -18,13 +18,46 @@ const WORDS: u32 = 4;
 /// Bytes of shared memory that a [`Scratch`] takes.
 pub const SCRATCH_BYTES: u32 = block::SCRATCH_BYTES;
 
+/// Where blocks leave messages for each other. Memory that was zero once, and has held nothing but messages since, may be used again and
+/// again, in whatever way it is divided: a message is known by its tag, which none before had.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Messages {
+    /// Aligned to 16 bytes; or null, where there is nobody to leave one for.
+    pub places: *mut u32,
+    /// No message that was left there before has a tag beyond this. Those of the launch have the next ones.
+    pub sent: u32,
+}
+
+impl Messages {
+    /// The same, behind so many words.
+    #[inline(always)]
+    pub(crate) fn behind(self, words: usize) -> Self {
+        Self {
+            places: self.places.wrapping_add(words),
+            ..self
+        }
+    }
+}
+
 /// Blocks that compute together, and where they leave messages for each other.
 #[derive(Clone, Copy)]
 pub struct Peers {
-    /// `[grid / blocks]` of [`message_words`], aligned to 16 bytes, and 0 before the launch.
-    pub messages: *mut u32,
+    /// `[grid / blocks]` of [`message_words`]; or null, for blocks that leave none.
+    pub messages: Messages,
     /// How many blocks; at least 1.
     pub blocks: u32,
+}
+
+impl Peers {
+    /// With places for messages, none of which has a tag beyond `sent`.
+    #[inline(always)]
+    pub(crate) fn new(places: *mut u32, sent: u32, blocks: u32) -> Self {
+        Self {
+            messages: Messages { places, sent },
+            blocks,
+        }
+    }
 }
 
 /// Memory for sums over neighbouring blocks: shared memory of each from byte 0 on, and messages in global memory.
@@ -33,9 +66,8 @@ pub struct Peers {
 /// was there.
 pub struct Scratch {
     block: block::Scratch,
-    /// Those of these blocks.
-    messages: *mut u32,
-    blocks: u32,
+    peers: Peers,
+    team: u32,
     rank: u32,
     /// Sums so far.
     round: u32,
@@ -52,20 +84,26 @@ impl Scratch {
     pub unsafe fn at_start(peers: Peers, team: u32, rank: u32) -> Self {
         Self {
             block: block::Scratch::at_start(),
-            messages: peers
-                .messages
-                .wrapping_add(team as usize * message_words(peers.blocks) as usize),
-            blocks: peers.blocks,
+            peers,
+            team,
             rank,
             round: 0,
         }
     }
 
-    /// Where a block leaves its message of a round.
+    /// Where a block leaves its message of a round. Found again each time, so that no address takes registers.
     #[inline(always)]
     fn place(&self, round: u32, rank: u32) -> *mut u32 {
-        let number = round % SLOTS * self.blocks + rank;
-        self.messages.wrapping_add((number * WORDS) as usize)
+        let (team, blocks) = (self.team, self.peers.blocks);
+        let number = round % SLOTS * blocks + rank;
+        let words = team as usize * message_words(blocks) as usize + (number * WORDS) as usize;
+        self.peers.messages.places.wrapping_add(words)
+    }
+
+    /// The tag of the messages of a round.
+    #[inline(always)]
+    fn tag(&self, round: u32) -> u32 {
+        self.peers.messages.sent + round
     }
 }
 
@@ -94,7 +132,7 @@ pub fn send(own: [f32; 2], scratch: &mut Scratch) -> Sent {
     let round = scratch.round;
     if simt::thread_index() == 0 {
         // SAFETY: a place for each block, whose message there has been received, see above.
-        unsafe { simt::message_send(scratch.place(round, scratch.rank), own, round) };
+        unsafe { simt::message_send(scratch.place(round, scratch.rank), own, scratch.tag(round)) };
     }
     Sent { round }
 }
@@ -103,9 +141,9 @@ pub fn send(own: [f32; 2], scratch: &mut Scratch) -> Sent {
 #[inline(always)]
 pub fn receive_pair(sent: &Sent, scratch: &mut Scratch) -> [f32; 2] {
     let (mut partial, mut peer) = ([0.0; 2], simt::thread_index());
-    while peer < scratch.blocks {
+    while peer < scratch.peers.blocks {
         // SAFETY: a place for each block, which nobody sends to before this has been received.
-        let theirs: [f32; 2] = unsafe { simt::message_wait(scratch.place(sent.round, peer), sent.round) };
+        let theirs: [f32; 2] = unsafe { simt::message_wait(scratch.place(sent.round, peer), scratch.tag(sent.round)) };
         partial = [partial[0] + theirs[0], partial[1] + theirs[1]];
         peer += simt::block_threads();
     }

@@ -6,6 +6,7 @@
 
 use super::{THREADS, areas};
 use crate::block::{self, Scratch};
+use crate::grid::Messages;
 use crate::simt::{self, WARP};
 use crate::warp;
 
@@ -30,7 +31,9 @@ pub(super) struct Exchange {
     rank: u32,
     /// Sums side by side; no more than threads.
     places: u32,
-    /// Of the last message.
+    /// The tag before the first message's.
+    sent: u32,
+    /// Messages so far.
     round: u32,
 }
 
@@ -45,12 +48,15 @@ pub(super) struct Sent {
 impl Exchange {
     /// Of block `rank` of `blocks` of team `team`.
     #[inline(always)]
-    pub fn new(messages: *mut u32, team: u32, (blocks, rank): (u32, u32), places: u32) -> Self {
+    pub fn new(messages: Messages, team: u32, (blocks, rank): (u32, u32), places: u32) -> Self {
         Self {
-            messages: messages.wrapping_add(team as usize * message_words(blocks, places) as usize),
+            messages: messages
+                .behind(team as usize * message_words(blocks, places) as usize)
+                .places,
             blocks,
             rank,
             places,
+            sent: messages.sent,
             round: 0,
         }
     }
@@ -72,7 +78,7 @@ impl Exchange {
             // SAFETY: a place for each block, whose message there has been received; or this thread's own.
             unsafe {
                 if self.blocks > 1 {
-                    simt::message_send(self.at(round, place, self.rank), sums, round);
+                    simt::message_send(self.at(round, place, self.rank), sums, self.sent + round);
                 } else {
                     simt::shared_store(areas::own(slot, 1), sums[0]);
                     simt::shared_store(areas::own(slot, 2), sums[1]);
@@ -95,14 +101,14 @@ impl Exchange {
             while from < self.blocks {
                 // SAFETY: a place for each block.
                 let [first, second]: [f32; 2] =
-                    unsafe { simt::message_wait(self.at(sent.round, place, from), sent.round) };
+                    unsafe { simt::message_wait(self.at(sent.round, place, from), self.sent + sent.round) };
                 sums = [sums[0] + first, sums[1] + second];
                 from += WARP;
             }
             let total = warp::sum_pair(sums);
             if simt::lane() == 0 {
                 // SAFETY: the owner's place, whose message there has been received.
-                unsafe { simt::message_send(self.at(sent.round, place, self.blocks), total, sent.round) };
+                unsafe { simt::message_send(self.at(sent.round, place, self.blocks), total, self.sent + sent.round) };
             }
             place += warps * self.blocks;
         }
@@ -116,7 +122,8 @@ impl Exchange {
             let (mut partial, mut from) = ([0.0; 2], place);
             while from < self.blocks {
                 // SAFETY: a place for each block.
-                let [first, second]: [f32; 2] = unsafe { simt::message_wait(self.at(sent.round, 0, from), sent.round) };
+                let [first, second]: [f32; 2] =
+                    unsafe { simt::message_wait(self.at(sent.round, 0, from), self.sent + sent.round) };
                 partial = [partial[0] + first, partial[1] + second];
                 from += THREADS;
             }
@@ -131,12 +138,13 @@ impl Exchange {
         }
         if self.blocks > FEW {
             // SAFETY: a place for the total.
-            return unsafe { simt::message_wait(self.at(sent.round, place, self.blocks), sent.round) };
+            return unsafe { simt::message_wait(self.at(sent.round, place, self.blocks), self.sent + sent.round) };
         }
         let (mut sums, mut from) = ([0.0; 2], 0);
         while from < self.blocks {
             // SAFETY: a place for each block.
-            let [first, second]: [f32; 2] = unsafe { simt::message_wait(self.at(sent.round, place, from), sent.round) };
+            let [first, second]: [f32; 2] =
+                unsafe { simt::message_wait(self.at(sent.round, place, from), self.sent + sent.round) };
             sums = [sums[0] + first, sums[1] + second];
             from += 1;
         }

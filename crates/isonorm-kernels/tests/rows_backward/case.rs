@@ -15,6 +15,8 @@ use isonorm_kernels::simt::WARP;
 use isonorm_math::Activation;
 
 const EPS: f64 = 1e-5;
+/// The tag of the messages that launches before have left.
+const SENT: u32 = 13;
 pub struct Case<T> {
     pub kernel: Kernel<Args<T>>,
     pub threads: u32,
@@ -186,7 +188,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         _ => (case.rows / case.sets) as u32,
     };
     let mut parts = [0, 1].map(|_| Tensor::new(count as usize * case.parameters(), 0, || f32::NAN));
-    let mut messages = Tensor::new((teams * message_words(case.blocks)) as usize, 0, || 0);
+    let mut messages = Tensor::new((teams * message_words(case.blocks)) as usize, 0, || SENT);
     let [weight_parts, bias_parts] = &mut parts;
     let mut buffers = Buffers::new();
     let dx = buffers.writable("dx", output.dx.get_mut());
@@ -247,6 +249,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         slots: case.slots,
         blocks: case.blocks,
         messages: buffers.writable("messages", messages.get_mut()),
+        sent: SENT,
         segments: Segments::NONE,
     };
     let launch = Launch::new(teams * case.blocks, case.threads)

@@ -14,6 +14,8 @@ use isonorm_kernels::rows::team::Owner;
 use isonorm_math::Activation;
 
 pub const EPS: f32 = 1e-5;
+/// The tag of the messages that launches before have left.
+const SENT: u32 = 13;
 
 /// What the residual is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -246,7 +248,10 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
     }
     let mut moments = vec![f32::NAN; 2 * 2 * case.blocks as usize * 3];
     let mut arrived = [0u32; 2];
-    let mut messages = Aligned::new((case.grid() / case.blocks * message_words(case.blocks)) as usize, |_| 0);
+    let mut messages = Aligned::new(
+        (case.grid() / case.blocks * message_words(case.blocks)) as usize,
+        |_| SENT,
+    );
     let mut buffers = Buffers::new();
     let y = buffers.writable("y", output.y.slice_mut()).wrapping_add(case.lead);
     let stream = buffers
@@ -291,11 +296,12 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         columns: case.columns as u64,
         eps: EPS,
         activation: case.activation.into(),
-        blocks: case.blocks,
         kept: case.kept,
         moments: buffers.writable("moments", &mut moments),
         arrived: buffers.writable("arrived", &mut arrived),
+        blocks: case.blocks,
         messages: buffers.writable("messages", messages.slice_mut()),
+        sent: SENT,
         segments: Segments::NONE,
         running: Running::NONE,
     };

@@ -1,10 +1,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use isonorm_kernels::grid::Messages;
 use isonorm_kernels::interpreter::{Buffers, Launch};
 
-use super::launch::{self, BackwardPointers, ForwardPointers, Launcher};
+use super::launch::{self, BackwardPointers, ForwardPointers, Launcher, Scratch};
 use crate::launch::{Running, Through};
+use crate::plan::gpu::Schedule;
 use crate::{Backward, Error, Forward, GpuPlan, GpuProperties, Kernel, NormDesc, Result, View, ViewMut};
 
 /// Multiprocessors that the host plays, at most.
@@ -67,15 +69,16 @@ impl Interpreter {
     pub fn forward(&self, plan: &GpuPlan, arguments: Forward<'_>) -> Result<()> {
         let pointers = ForwardPointers::of(&arguments);
         let aligned = pointers.are_aligned(plan);
-        launch::accept_forward(plan, &arguments, aligned)?;
-        let mut workspace = Workspace::of(plan);
-        let address = workspace.address();
+        let schedule = launch::accept_forward(plan, &arguments, aligned)?;
+        let mut workspace = Workspace::of(schedule);
+        let scratch = workspace.scratch();
         let mut on_host = OnHost {
             buffers: forward_buffers(arguments, &mut workspace),
             seed: self.seed,
         };
         // SAFETY: the interpreter checks every access.
-        unsafe { launch::forward(plan, aligned, &pointers, address, &mut on_host) }
+        unsafe { launch::forward(plan, schedule, &pointers, scratch, &mut on_host)? };
+        workspace.check(plan)
     }
 
     /// Runs a backward pass on host memory.
@@ -85,15 +88,16 @@ impl Interpreter {
     pub fn backward(&self, plan: &GpuPlan, arguments: Backward<'_>) -> Result<()> {
         let pointers = BackwardPointers::of(&arguments);
         let aligned = pointers.are_aligned(plan);
-        launch::accept_backward(plan, &arguments, aligned)?;
-        let mut workspace = Workspace::of(plan);
-        let address = workspace.address();
+        let schedule = launch::accept_backward(plan, &arguments, aligned)?;
+        let mut workspace = Workspace::of(schedule);
+        let scratch = workspace.scratch();
         let mut on_host = OnHost {
             buffers: backward_buffers(arguments, &mut workspace),
             seed: self.seed,
         };
         // SAFETY: the interpreter checks every access.
-        unsafe { launch::backward(plan, aligned, &pointers, address, &mut on_host) }
+        unsafe { launch::backward(plan, schedule, &pointers, scratch, &mut on_host)? };
+        workspace.check(plan)
     }
 }
 
@@ -103,16 +107,57 @@ impl fmt::Display for Interpreter {
     }
 }
 
-/// The scratch memory of a call, aligned to 16 bytes; at first it holds no number.
-struct Workspace(Vec<u128>);
+/// The scratch memory of a call, aligned to 16 bytes; at first it holds no number, and messages of calls before.
+struct Workspace {
+    memory: Vec<u128>,
+    /// Bytes in front of the messages.
+    bytes: usize,
+    /// Tags that the call may use.
+    tags: u64,
+}
+
+/// The tag of the messages that calls before have left.
+const SENT: u32 = 1_000_003;
 
 impl Workspace {
-    fn of(plan: &GpuPlan) -> Workspace {
-        Workspace(vec![u128::MAX; plan.workspace_bytes().div_ceil(size_of::<u128>())])
+    fn of(schedule: Option<&Schedule>) -> Workspace {
+        let (bytes, messages) = schedule.map_or_else(Default::default, |s| (s.scratch_bytes(true), s.messages));
+        let words = |bytes: usize| bytes.div_ceil(size_of::<u128>());
+        let mut memory = vec![u128::MAX; words(bytes)];
+        memory.resize(
+            words(bytes + messages.bytes),
+            u128::from(SENT) << 96 | u128::from(SENT) << 32,
+        );
+        Workspace {
+            memory,
+            bytes,
+            tags: messages.tags,
+        }
     }
 
-    fn address(&mut self) -> usize {
-        self.0.as_mut_ptr() as usize
+    fn scratch(&mut self) -> Scratch {
+        let workspace = self.memory.as_mut_ptr() as usize;
+        Scratch {
+            workspace,
+            messages: Messages {
+                places: (workspace + self.bytes) as *mut u32,
+                sent: SENT,
+            },
+        }
+    }
+
+    /// Whether the kernels have used the tags that were planned for, and no others.
+    fn check(&self, plan: &GpuPlan) -> Result<()> {
+        let places = &self.memory[self.bytes / size_of::<u128>()..];
+        let last = places.iter().map(|place| (place >> 32) as u32).max().unwrap_or(SENT);
+        let used = u64::from(last.wrapping_sub(SENT));
+        if used > self.tags {
+            return Err(Error::Kernel {
+                kernel: plan.kernels()[0].entry.into(),
+                fault: format!("messages have {used} tags, the plan has {}", self.tags),
+            });
+        }
+        Ok(())
     }
 }
 
@@ -183,7 +228,7 @@ fn statistics<'a>(buffers: &mut Buffers<'a>, running: Option<Running<View<'a>, V
 /// The memory that kernels of a forward pass may touch.
 fn forward_buffers<'a>(arguments: Forward<'a>, workspace: &'a mut Workspace) -> Buffers<'a> {
     let mut buffers = Buffers::new();
-    buffers.writable("workspace", &mut workspace.0);
+    buffers.writable("workspace", &mut workspace.memory);
     through(&mut buffers, ["x", "y"], arguments.data);
     read(&mut buffers, "weight", arguments.weight);
     read(&mut buffers, "bias", arguments.bias);
@@ -201,7 +246,7 @@ fn forward_buffers<'a>(arguments: Forward<'a>, workspace: &'a mut Workspace) -> 
 /// The memory that kernels of a backward pass may touch.
 fn backward_buffers<'a>(arguments: Backward<'a>, workspace: &'a mut Workspace) -> Buffers<'a> {
     let mut buffers = Buffers::new();
-    buffers.writable("workspace", &mut workspace.0);
+    buffers.writable("workspace", &mut workspace.memory);
     read(&mut buffers, "x", Some(arguments.x));
     through(&mut buffers, ["dy", "dx"], arguments.data);
     read(&mut buffers, "weight", arguments.weight);

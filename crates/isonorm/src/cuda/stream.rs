@@ -1,10 +1,10 @@
 use std::ffi::c_void;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::buffer::free;
 use super::driver::{self, Pool, RawEvent, RawStream};
-use super::launch::{self, Workspace};
+use super::launch::{self, Kept, Workspace};
 use super::view::{Home, Place};
 use super::{Backward, Buffer, Device, Event, Forward, Graph, Plan, View, ViewMut};
 use crate::{Error, Result, Scalar};
@@ -18,6 +18,8 @@ struct State {
     raw: RawStream,
     /// Memory to be freed that could not be while the stream was captured.
     parked: Mutex<Vec<u64>>,
+    /// Scratch memory of its calls.
+    kept: Mutex<Kept>,
 }
 
 impl Stream {
@@ -30,6 +32,7 @@ impl Stream {
             device,
             raw,
             parked: Mutex::default(),
+            kept: Mutex::default(),
         }))
     }
 
@@ -129,7 +132,8 @@ impl Stream {
         })
     }
 
-    /// Puts a forward pass into the stream. Allocates nothing on the host, takes no lock, waits for nothing.
+    /// Puts a forward pass into the stream. Allocates nothing on the host, and waits for nothing but for other threads that put calls
+    /// with scratch memory into the same stream.
     ///
     /// # Errors
     /// When an argument is missing, unwanted, of the wrong length or type, misaligned, overlaps another, or is not this GPU's
@@ -184,6 +188,11 @@ impl Stream {
         done
     }
 
+    /// Its scratch memory, for one call.
+    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn allocate(&self, bytes: usize) -> Result<u64> {
         if self.is_capturing()? {
             let reason = "a buffer cannot be made then; make it before".into();
@@ -214,7 +223,7 @@ impl Stream {
 }
 
 impl State {
-    fn parked(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
+    fn parked(&self) -> MutexGuard<'_, Vec<u64>> {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -225,6 +234,8 @@ impl Drop for State {
             // SAFETY: as in `Stream::release`.
             unsafe { free(&self.raw, self.device, address) };
         }
+        let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+        kept.release(self.device.context(), &self.raw);
     }
 }
 

@@ -2,6 +2,7 @@
 #![cfg(feature = "cuda")]
 
 mod channels;
+mod scratch;
 mod several;
 
 use std::io::Write;

@@ -193,7 +193,7 @@ fn there_are_as_many_clusters_as_run_at_once() {
 /// Rows come ahead as far as shared memory goes, which is less on some GPUs.
 #[test]
 fn rows_that_come_ahead_fit_shared_memory() {
-    for name in ["h200", "a100", "rtx4090"] {
+    for name in ["h200", "h100", "a100", "rtx4090"] {
         for problem in [
             "layernorm x=8192x4096 dtype=bf16 pass=backward",
             "layernorm x=8192x8192 dtype=bf16 pass=backward act=gelu residual=add",

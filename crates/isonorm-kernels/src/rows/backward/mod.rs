@@ -69,9 +69,9 @@ pub struct Args<T> {
     pub mean: *const f32,
     /// `[rows]`, as the forward pass saved it.
     pub rstd: *const f32,
-    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go, or, by run, `[rows, runs]`, of pieces of runs
-    /// `[pieces of a run, rows, runs]`, by segment `[parts, rows, segments]` of as many [`parts`](by_segment::parts) as there are, or, of rows in segments, `[rows]`, the gradient itself in the
-    /// parameters' type; or null.
+    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go, or, by run, `[rows, runs]`, of
+    /// pieces of runs `[pieces of a run, rows, runs]`, by segment `[parts, rows, segments]` of as many [`parts`](by_segment::parts) as there
+    /// are, or, of rows in segments, `[rows]`, the gradient itself in the parameters' type; or null.
     pub dweight: *mut f32,
     /// The same of the bias's gradient; or null.
     pub dbias: *mut f32,
@@ -98,19 +98,18 @@ pub struct Args<T> {
     pub slots: u32,
     /// Blocks of the grid that share a row.
     pub blocks: u32,
-    /// Where these leave messages for each other, see [`Peers`]; or null.
+    /// Where these leave messages for each other, see [`Messages`](crate::grid::Messages); or null.
     pub messages: *mut u32,
     /// Where rows lie in segments.
     pub segments: Segments,
+    /// See [`Messages`](crate::grid::Messages).
+    pub sent: u32,
 }
 
 impl<T> Args<T> {
     #[inline(always)]
     fn peers(&self) -> Peers {
-        Peers {
-            messages: self.messages,
-            blocks: self.blocks,
-        }
+        Peers::new(self.messages, self.sent, self.blocks)
     }
 
     /// Leaves sums of g and of g · x̂ in a place of their own.

@@ -121,21 +121,20 @@ pub struct Args<T> {
     pub moments: *mut f32,
     /// `[grid / blocks]`, 0 before the launch: how many blocks have written theirs; or null.
     pub arrived: *mut u32,
-    /// Where blocks of the grid that hold a row leave messages for each other, see [`Peers`]; or null.
+    /// Where blocks of the grid that hold a row leave messages for each other, see [`Messages`](crate::grid::Messages); or null.
     pub messages: *mut u32,
     /// Where rows lie in segments.
     pub segments: Segments,
     /// Of rows in segments: their running statistics.
     pub running: Running,
+    /// See [`Messages`](crate::grid::Messages).
+    pub sent: u32,
 }
 
 impl<T> Args<T> {
     #[inline(always)]
     fn peers(&self) -> Peers {
-        Peers {
-            messages: self.messages,
-            blocks: self.blocks,
-        }
+        Peers::new(self.messages, self.sent, self.blocks)
     }
 }
 

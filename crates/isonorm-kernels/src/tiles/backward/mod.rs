@@ -27,6 +27,7 @@ use super::row::Rows;
 use super::slots::{Slots, wait};
 use super::tiling::{Tiling, Walk};
 use crate::block::{self, Scratch};
+use crate::grid::Messages;
 use crate::rows::access::{Access, Data, width};
 use crate::rows::epilogue::{Epilogue, Told};
 use crate::rows::lanes::{Lanes, unrolled};
@@ -76,10 +77,9 @@ pub struct Args<T> {
     pub activation: Told,
     /// Added to the variance, where that is given.
     pub eps: f32,
-    /// `[teams]` of [`message_words`], aligned to 16 bytes, and 0 before the launch; or null, for teams of
-    /// one block. Where tiles are parts of groups, `[teams, parts]` of those of a part's blocks, and behind them `[teams]` of those of a
-    /// single sum.
-    pub messages: *mut u32,
+    /// `[teams]` of [`message_words`]; or null, for teams of one block. Where tiles are parts of groups, `[teams, parts]` of those of a
+    /// part's blocks, and behind them `[teams]` of those of a single sum.
+    pub messages: Messages,
 }
 
 /// Computes the gradients of the tiles. For a grid of some teams, all of which run at the same time if a team has several blocks. A
@@ -145,7 +145,7 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         let behind = teams as usize * message_words(blocks, tiling.units()) as usize;
         [
             Exchange::new(messages, team, (blocks, rank), tiling.units()),
-            Exchange::new(messages.wrapping_add(behind), walk.team, (tiling.blocks, walk.rank), 1),
+            Exchange::new(messages.behind(behind), walk.team, (tiling.blocks, walk.rank), 1),
         ]
     }
 

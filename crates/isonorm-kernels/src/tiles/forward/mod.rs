@@ -26,6 +26,7 @@ use super::row::Rows;
 use super::slots::{Slots, wait};
 use super::tiling::{Cursor, Tile, Tiling, Walk};
 use crate::block::Scratch;
+use crate::grid::Messages;
 use crate::rows::access::{Access, Data, width};
 use crate::rows::epilogue::Told;
 use crate::rows::lanes::{Lanes, unrolled};
@@ -75,9 +76,8 @@ pub struct Args<T> {
     pub eps: f32,
     /// The activation, of the class that the kernel is for.
     pub activation: Told,
-    /// `[teams]` of [`message_words`](super::message_words), aligned to 16 bytes, and 0 before the launch; or null, for teams of
-    /// one block.
-    pub messages: *mut u32,
+    /// `[teams]` of [`message_words`](super::message_words); or null, for teams of one block.
+    pub messages: Messages,
 }
 
 /// Normalizes the tiles. For a grid of some teams, all of which run at the same time if a team has several blocks. A thread has `N`

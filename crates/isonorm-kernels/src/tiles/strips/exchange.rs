@@ -4,6 +4,7 @@
 //! last of a block, those that wait for totals the first.
 
 use super::THREADS;
+use crate::grid::Messages;
 use crate::rows::lanes::unrolled;
 use crate::simt::{self, WARP};
 use crate::tiles::exchange::{FEW, SLOTS, WORDS, message_words};
@@ -16,20 +17,25 @@ pub(super) struct Exchange {
     blocks: u32,
     rank: u32,
     columns: u32,
-    /// Of the last message.
+    /// The tag before the first message's.
+    sent: u32,
+    /// Messages so far.
     round: u32,
 }
 
 impl Exchange {
     /// Of block `rank` of team `team`.
     #[inline(always)]
-    pub fn new(messages: *mut u32, team: u32, rank: u32, tiling: &Tiling) -> Self {
+    pub fn new(messages: Messages, team: u32, rank: u32, tiling: &Tiling) -> Self {
         let (blocks, columns) = (tiling.blocks, tiling.width);
         Self {
-            messages: messages.wrapping_add(team as usize * message_words(blocks, columns) as usize),
+            messages: messages
+                .behind(team as usize * message_words(blocks, columns) as usize)
+                .places,
             blocks,
             rank,
             columns,
+            sent: messages.sent,
             round: 0,
         }
     }
@@ -42,6 +48,12 @@ impl Exchange {
         self.messages.wrapping_add((number * WORDS) as usize)
     }
 
+    /// That of the messages of the round.
+    #[inline(always)]
+    fn tag(&self) -> u32 {
+        self.sent + self.round
+    }
+
     /// Sends the block's sums of each column, and adds up what this block owns. Called by the whole block.
     #[inline(always)]
     pub fn send(&mut self, own: [f32; 2]) {
@@ -52,7 +64,7 @@ impl Exchange {
         let thread = simt::thread_index();
         if thread < self.columns {
             // SAFETY: a place for each block, whose message there has been received.
-            unsafe { simt::message_send(self.at(thread, self.rank), own, self.round) };
+            unsafe { simt::message_send(self.at(thread, self.rank), own, self.tag()) };
         }
         if self.blocks <= FEW {
             return;
@@ -63,7 +75,7 @@ impl Exchange {
             let total = warp::sum_pair(self.add_up::<5>(column, simt::lane(), WARP));
             if simt::lane() == 0 {
                 // SAFETY: the owner's place, whose message there has been received.
-                unsafe { simt::message_send(self.at(column, self.blocks), total, self.round) };
+                unsafe { simt::message_send(self.at(column, self.blocks), total, self.tag()) };
             }
             column += warps * self.blocks;
         }
@@ -82,7 +94,7 @@ impl Exchange {
                 }
             });
             // SAFETY: a place for each block.
-            let sent: [[f32; 2]; N] = unsafe { simt::messages_wait(places, self.round) };
+            let sent: [[f32; 2]; N] = unsafe { simt::messages_wait(places, self.tag()) };
             unrolled::<N>(|k| {
                 if from + k as u32 * step < self.blocks {
                     sums = [sums[0] + sent[k][0], sums[1] + sent[k][1]];
@@ -104,6 +116,6 @@ impl Exchange {
             return self.add_up::<4>(thread, 0, 1);
         }
         // SAFETY: a place for the total.
-        unsafe { simt::message_wait(self.at(thread, self.blocks), self.round) }
+        unsafe { simt::message_wait(self.at(thread, self.blocks), self.tag()) }
     }
 }

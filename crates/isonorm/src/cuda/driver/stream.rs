@@ -10,6 +10,9 @@ use super::Context;
 use super::table::Table;
 use crate::{Error, Result};
 
+/// The handle of the default stream that each thread has of its own (`CU_STREAM_PER_THREAD`).
+const OF_EACH_THREAD: usize = 2;
+
 /// A stream; destroyed when dropped if it was made here.
 pub(crate) struct RawStream {
     context: &'static Context,
@@ -78,6 +81,11 @@ impl RawStream {
             raw,
             owned: false,
         })
+    }
+
+    /// Whether it stands for another stream in each thread.
+    pub(crate) fn is_of_each_thread(&self) -> bool {
+        self.raw.addr() == OF_EACH_THREAD
     }
 
     pub(crate) fn raw(&self) -> CUstream {

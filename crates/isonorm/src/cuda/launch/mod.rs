@@ -17,29 +17,23 @@ macro_rules! of_type {
 
 mod on_stream;
 mod rows;
+mod scratch;
 mod tiles;
 
 pub(super) use on_stream::{backward_on, forward_on};
+pub(super) use scratch::Kept;
+pub use scratch::Workspace;
 
 use std::ptr;
 
-use super::ViewMut;
+use isonorm_kernels::grid::Messages;
+
 use crate::launch::{
     BackwardArguments, ForwardArguments, Problem, Running, Span, Spanning, Through, check_backward, check_forward,
 };
 use crate::plan::gpu::rows::VECTOR_BYTES;
 use crate::plan::gpu::{GpuSchedule, Schedule, Work};
 use crate::{DType, Error, GpuPlan, Kernel, Result};
-
-/// Where a call's scratch memory comes from; see [`GpuPlan::workspace_bytes`].
-#[derive(Debug, Default)]
-pub enum Workspace<'a> {
-    /// Allocated from the stream's pool, and given back when the stream has come past the call.
-    #[default]
-    Pool,
-    /// The caller's. Its element type does not matter.
-    Given(ViewMut<'a>),
-}
 
 /// Who runs kernels.
 pub(super) trait Launcher {
@@ -62,17 +56,24 @@ pub(super) trait Launcher {
     ) -> Result<()>;
 }
 
-/// Where blocks leave so many bytes of messages for each other, made zero; nowhere if there are none.
-///
-/// # Safety
-/// There are so many bytes from `place` on, which may be written.
-unsafe fn messages(place: usize, bytes: usize, launcher: &mut impl Launcher) -> Result<*mut u32> {
-    if bytes == 0 {
-        return Ok(ptr::null_mut());
-    }
-    // SAFETY: the caller's.
-    unsafe { launcher.zero(place, bytes)? };
-    Ok(place as *mut u32)
+/// Memory for a call's kernels besides its arguments.
+#[derive(Clone, Copy)]
+pub(super) struct Scratch {
+    /// The address of [`Schedule::scratch_bytes`], aligned to 16.
+    pub(super) workspace: usize,
+    /// Where blocks leave messages for each other; there is room for the schedule's, and the tags have not run out.
+    pub(super) messages: Messages,
+}
+
+impl Scratch {
+    /// For kernels that need none.
+    pub(super) const NONE: Scratch = Scratch {
+        workspace: 0,
+        messages: Messages {
+            places: ptr::null_mut(),
+            sent: 0,
+        },
+    };
 }
 
 /// What the interpreter runs for a kernel, of those that are listed: family, name and function.
@@ -166,9 +167,9 @@ impl ForwardPointers {
         }
     }
 
-    /// Bytes of scratch memory that the call needs.
-    pub(super) fn scratch_bytes(&self, plan: &GpuPlan) -> usize {
-        plan.scratch_bytes(self.update.is_some())
+    /// Whether running statistics are updated.
+    pub(super) fn updates(&self) -> bool {
+        self.update.is_some()
     }
 
     /// Whether the plan's kernels for aligned tensors may run.
@@ -229,34 +230,34 @@ impl BackwardPointers {
     }
 }
 
-/// Everything that can be wrong with a forward pass but where its memory is. `aligned` is what
+/// Everything that can be wrong with a forward pass but where its memory is; what runs for it. `aligned` is what
 /// [`are_aligned`](ForwardPointers::are_aligned) says.
-pub(super) fn accept_forward<R: Spanning, W: Spanning>(
-    plan: &GpuPlan,
+pub(super) fn accept_forward<'p, R: Spanning, W: Spanning>(
+    plan: &'p GpuPlan,
     a: &ForwardArguments<R, W>,
     aligned: bool,
-) -> Result<()> {
+) -> Result<Option<&'p Schedule>> {
     check_forward(problem(plan), a)?;
     plan.check()?;
     let wide = |argument: &Option<W>| argument.as_ref().is_some_and(|a| a.span().dtype == DType::F64);
     if wide(&a.saved_mean) {
         return Err(plan.unsupported("there are no kernels that save the mean in f64"));
     }
-    schedule(plan, aligned).map(drop)
+    schedule(plan, aligned)
 }
 
-/// Everything that can be wrong with a backward pass but where its memory is.
-pub(super) fn accept_backward<R: Spanning, W: Spanning>(
-    plan: &GpuPlan,
+/// Everything that can be wrong with a backward pass but where its memory is; what runs for it.
+pub(super) fn accept_backward<'p, R: Spanning, W: Spanning>(
+    plan: &'p GpuPlan,
     a: &BackwardArguments<R, W>,
     aligned: bool,
-) -> Result<()> {
+) -> Result<Option<&'p Schedule>> {
     check_backward(problem(plan), a)?;
     plan.check()?;
     if a.mean.as_ref().is_some_and(|mean| mean.span().dtype == DType::F64) {
         return Err(plan.unsupported("there are no kernels that take the mean in f64"));
     }
-    schedule(plan, aligned).map(drop)
+    schedule(plan, aligned)
 }
 
 fn problem(plan: &GpuPlan) -> Problem<'_> {
@@ -277,25 +278,25 @@ fn schedule(plan: &GpuPlan, aligned: bool) -> Result<Option<&Schedule>> {
     }
 }
 
-/// Runs the kernels of a forward pass. `workspace` is the address of [`GpuPlan::workspace_bytes`], aligned to 16.
+/// Runs the kernels of a forward pass.
 ///
 /// # Safety
-/// The arguments were accepted, and lie in memory that the launcher's kernels may work on.
+/// The arguments were accepted for this schedule; they and the scratch memory lie where the launcher's kernels may work on them.
 pub(super) unsafe fn forward(
     plan: &GpuPlan,
-    aligned: bool,
+    schedule: Option<&Schedule>,
     pointers: &ForwardPointers,
-    workspace: usize,
+    scratch: Scratch,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
-    match schedule(plan, aligned)?.map(|s| (&s.work, &s.kernels[..])) {
+    match schedule.map(|s| (&s.work, &s.kernels[..])) {
         // SAFETY: the caller's.
         Some((Work::Forward(rows), kernels)) => unsafe {
-            rows::forward(plan, rows, kernels, pointers, workspace, launcher)
+            rows::forward(plan, rows, kernels, pointers, scratch, launcher)
         },
         // SAFETY: as above.
         Some((Work::Tiles(tiles), kernels)) => unsafe {
-            tiles::forward(plan, tiles, kernels, pointers, workspace, launcher)
+            tiles::forward(plan, tiles, kernels, pointers, scratch, launcher)
         },
         _ => Ok(()),
     }
@@ -307,23 +308,23 @@ pub(super) unsafe fn forward(
 /// As [`forward`].
 pub(super) unsafe fn backward(
     plan: &GpuPlan,
-    aligned: bool,
+    schedule: Option<&Schedule>,
     pointers: &BackwardPointers,
-    workspace: usize,
+    scratch: Scratch,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
-    match schedule(plan, aligned)?.map(|s| (&s.work, &s.kernels[..])) {
+    match schedule.map(|s| (&s.work, &s.kernels[..])) {
         // SAFETY: the caller's.
         Some((Work::Backward(rows), kernels)) => unsafe {
-            rows::backward(plan, rows, kernels, pointers, workspace, launcher)
+            rows::backward(plan, rows, kernels, pointers, scratch, launcher)
         },
         // SAFETY: as above.
         Some((Work::Sweeps(rows), kernels)) => unsafe {
-            rows::sweeps(plan, rows, kernels, pointers, workspace, launcher)
+            rows::sweeps(plan, rows, kernels, pointers, scratch, launcher)
         },
         // SAFETY: as above.
         Some((Work::Tiles(tiles), kernels)) => unsafe {
-            tiles::backward(plan, tiles, kernels, pointers, workspace, launcher)
+            tiles::backward(plan, tiles, kernels, pointers, scratch, launcher)
         },
         // SAFETY: as above.
         _ => unsafe { nothing_added_up(plan, pointers, launcher) },

@@ -1,14 +1,12 @@
 //! Accepted arguments into a stream: what only a GPU can get wrong is looked at, scratch memory is found, kernels are launched.
 
-use super::{
-    BackwardPointers, ForwardPointers, Launcher, Workspace, accept_backward, accept_forward, backward, forward,
-};
-use crate::cuda::driver::{self, Function, Pool};
+use super::scratch::{Needs, Workspace, lease};
+use super::{BackwardPointers, ForwardPointers, Launcher, Scratch, accept_backward, accept_forward, backward, forward};
+use crate::cuda::driver::{self, Function};
 use crate::cuda::view::Place;
 use crate::cuda::{Backward, Forward, Plan, Stream, View, ViewMut};
-use crate::launch::{Running, Spanning, Through};
-use crate::plan::gpu::rows::VECTOR_BYTES;
-use crate::{Error, GpuPlan, Kernel, Result};
+use crate::launch::{Running, Through};
+use crate::{Error, Kernel, Result};
 
 /// Kernels of a plan, loaded, into a stream.
 struct OnStream<'p> {
@@ -43,16 +41,17 @@ pub(in crate::cuda) fn forward_on(
 ) -> Result<()> {
     let pointers = ForwardPointers::of(a);
     let aligned = pointers.are_aligned(plan);
-    accept_forward(plan, a, aligned)?;
+    let schedule = accept_forward(plan, a, aligned)?;
+    let needs = Needs::of(schedule, pointers.updates());
     run(
         stream,
         plan,
         aligned,
         &forward_places(a),
-        (workspace, pointers.scratch_bytes(plan)),
+        (workspace, needs),
         |launcher, scratch| {
             // SAFETY: accepted above; `run` saw to it that the memory is this GPU's.
-            unsafe { forward(plan, aligned, &pointers, scratch, launcher) }
+            unsafe { forward(plan, schedule, &pointers, scratch, launcher) }
         },
     )
 }
@@ -65,29 +64,28 @@ pub(in crate::cuda) fn backward_on(
 ) -> Result<()> {
     let pointers = BackwardPointers::of(a);
     let aligned = pointers.are_aligned(plan);
-    accept_backward(plan, a, aligned)?;
+    let schedule = accept_backward(plan, a, aligned)?;
     run(
         stream,
         plan,
         aligned,
         &backward_places(a),
-        (workspace, plan.workspace_bytes()),
+        (workspace, Needs::of(schedule, true)),
         |launcher, scratch| {
             // SAFETY: as above.
-            unsafe { backward(plan, aligned, &pointers, scratch, launcher) }
+            unsafe { backward(plan, schedule, &pointers, scratch, launcher) }
         },
     )
 }
 
-/// Looks at everything that only a GPU can get wrong, then runs kernels with the address of their scratch memory, of which they need
-/// so many bytes.
+/// Looks at everything that only a GPU can get wrong, then runs kernels with the scratch memory that they need.
 fn run(
     stream: &Stream,
     plan: &Plan,
     aligned: bool,
     places: &[Option<(&'static str, Place<'_>)>],
-    (workspace, needs): (Workspace<'_>, usize),
-    kernels: impl FnOnce(&mut OnStream<'_>, usize) -> Result<()>,
+    (workspace, needs): (Workspace<'_>, Needs),
+    kernels: impl FnOnce(&mut OnStream<'_>, Scratch) -> Result<()>,
 ) -> Result<()> {
     let (device, op) = (stream.device(), plan.desc().op());
     if plan.device() != device {
@@ -100,65 +98,11 @@ fn run(
     }
     let functions = plan.functions(aligned)?;
     let _bound = device.context().bind()?;
-    let scratch = Scratch::new(stream, plan, &workspace, needs)?;
+    let (scratch, lease) = lease(stream, op, &workspace, needs)?;
     stream.work_on(op, places, || {
-        let address = scratch.address;
-        let _scratch = scratch;
-        kernels(&mut OnStream { functions, stream }, address)
+        let _lease = lease;
+        kernels(&mut OnStream { functions, stream }, scratch)
     })
-}
-
-/// The scratch memory of one call.
-struct Scratch<'s> {
-    address: usize,
-    /// Where it has to be given back.
-    pool_of: Option<&'s Stream>,
-}
-
-impl<'s> Scratch<'s> {
-    fn new(stream: &'s Stream, plan: &GpuPlan, workspace: &Workspace<'_>, needs: usize) -> Result<Scratch<'s>> {
-        let op = plan.desc().op();
-        match workspace {
-            _ if needs == 0 => Ok(Scratch {
-                address: 0,
-                pool_of: None,
-            }),
-            Workspace::Pool => Ok(Scratch {
-                address: Pool::allocate(stream.device().context(), needs, stream.raw())? as usize,
-                pool_of: Some(stream),
-            }),
-            Workspace::Given(view) => {
-                let tensor = "the workspace";
-                view.place().check(op, tensor, stream.device())?;
-                let (address, has) = (view.span().address, view.span().len * view.span().dtype.bytes());
-                if has < needs {
-                    let reason = format!("the workspace has {has} bytes, the plan needs {needs}");
-                    return Err(Error::PlanMismatch { op, reason });
-                }
-                let expected = VECTOR_BYTES as usize;
-                if !address.is_multiple_of(expected) {
-                    let got = address;
-                    return Err(Error::Misaligned {
-                        op,
-                        tensor,
-                        expected,
-                        got,
-                    });
-                }
-                Ok(Scratch { address, pool_of: None })
-            }
-        }
-    }
-}
-
-impl Drop for Scratch<'_> {
-    fn drop(&mut self) {
-        if let Some(stream) = self.pool_of {
-            // SAFETY: allocated in `new` for this call, whose kernels are in the stream. While the stream is captured, both
-            // become part of the graph.
-            let _ = unsafe { Pool::free(stream.device().context(), self.address as u64, stream.raw()) };
-        }
-    }
 }
 
 /// An argument under its name.

@@ -9,7 +9,7 @@ use isonorm_kernels::rows::running::Running as OfRows;
 use isonorm_kernels::rows::{Data, backward as gradients, forward as values, gather, running, two_sweeps};
 use isonorm_math::{Bf16, F16};
 
-use super::{BackwardPointers, ForwardPointers, Launcher, interpreted, messages};
+use super::{BackwardPointers, ForwardPointers, Launcher, Scratch, interpreted};
 use crate::plan::gpu::rows::{Backward, Forward, Parameters, Sweeps, gather_warps};
 use crate::{DType, GpuPlan, Kernel, Result};
 
@@ -22,11 +22,11 @@ pub(super) unsafe fn forward(
     rows: &Forward,
     kernels: &[Kernel],
     pointers: &ForwardPointers,
-    workspace: usize,
+    scratch: Scratch,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
     // SAFETY: the caller's; the type is the data's.
-    unsafe { of_type!(plan, forward_of(plan, rows, kernels, pointers, workspace, launcher)) }
+    unsafe { of_type!(plan, forward_of(plan, rows, kernels, pointers, scratch, launcher)) }
 }
 
 /// Runs the kernels for the data's type.
@@ -38,11 +38,11 @@ pub(super) unsafe fn backward(
     rows: &Backward,
     kernels: &[Kernel],
     pointers: &BackwardPointers,
-    workspace: usize,
+    scratch: Scratch,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
     // SAFETY: the caller's; the type is the data's.
-    unsafe { of_type!(plan, backward_of(plan, rows, kernels, pointers, workspace, launcher)) }
+    unsafe { of_type!(plan, backward_of(plan, rows, kernels, pointers, scratch, launcher)) }
 }
 
 /// Runs the kernels for the data's type.
@@ -54,11 +54,11 @@ pub(super) unsafe fn sweeps(
     rows: &Sweeps,
     kernels: &[Kernel],
     pointers: &BackwardPointers,
-    workspace: usize,
+    scratch: Scratch,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
     // SAFETY: the caller's; the type is the data's.
-    unsafe { of_type!(plan, sweeps_of(plan, rows, kernels, pointers, workspace, launcher)) }
+    unsafe { of_type!(plan, sweeps_of(plan, rows, kernels, pointers, scratch, launcher)) }
 }
 
 /// Kernels of the list as [`interpreted`] looks for one.
@@ -87,24 +87,22 @@ unsafe fn forward_of<T: Data>(
     rows: &Forward,
     planned: &[Kernel],
     p: &ForwardPointers,
-    workspace: usize,
+    scratch: Scratch,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
     let stride = rows.stride;
     let (mut moments, mut arrived) = (ptr::null_mut(), ptr::null_mut());
     if let Some(exchange) = rows.exchange {
-        arrived = workspace as *mut u32;
-        moments = (workspace + exchange.moments_offset) as *mut f32;
+        arrived = scratch.workspace as *mut u32;
+        moments = (scratch.workspace + exchange.moments_offset) as *mut f32;
         // SAFETY: the workspace starts with the counters.
-        unsafe { launcher.zero(workspace, exchange.arrived_bytes)? };
+        unsafe { launcher.zero(scratch.workspace, exchange.arrived_bytes)? };
     }
-    // SAFETY: the workspace is these messages.
-    let messages = unsafe { messages(workspace, rows.messages_bytes, launcher)? };
     let update = rows.running.zip(p.update);
     // The mean goes to the caller, where there is a place for it.
     let [mean, variance] = match update {
         Some((running, _)) => {
-            let [mean, variance] = running.statistics.map(|offset| workspace + offset);
+            let [mean, variance] = running.statistics.map(|offset| scratch.workspace + offset);
             [if p.mean == 0 { mean } else { p.mean }, variance]
         }
         None => [p.mean, 0],
@@ -131,11 +129,12 @@ unsafe fn forward_of<T: Data>(
         y_stride: stride,
         eps: plan.desc().get_eps() as f32,
         activation: plan.desc().get_activation().into(),
-        blocks: rows.blocks,
         kept: rows.kept,
         moments,
         arrived,
-        messages,
+        blocks: rows.blocks,
+        messages: scratch.messages.places,
+        sent: scratch.messages.sent,
         segments: rows.segments,
         running: own.map_or(OfRows::NONE, |update| OfRows {
             mean: update.mean as *mut u8,
@@ -173,18 +172,16 @@ unsafe fn backward_of<T: Data>(
     rows: &Backward,
     planned: &[Kernel],
     p: &BackwardPointers,
-    workspace: usize,
+    scratch: Scratch,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
     let stride = rows.stride;
     let sums = |gradient: usize, offset: usize| match gradient {
         0 => ptr::null_mut(),
         gradient if rows.are_gradients => gradient as *mut f32,
-        _ => (workspace + offset) as *mut f32,
+        _ => (scratch.workspace + offset) as *mut f32,
     };
     let (of_weight, of_bias) = (sums(p.dweight, 0), sums(p.dbias, rows.sums_bytes));
-    // SAFETY: the workspace ends with these messages.
-    let messages = unsafe { messages(workspace + 2 * rows.sums_bytes, rows.messages_bytes, launcher)? };
     let args = gradients::Args::<T> {
         x: p.x as *const T,
         dy: p.dy as *const T,
@@ -208,7 +205,8 @@ unsafe fn backward_of<T: Data>(
         activation: plan.desc().get_activation().into(),
         slots: rows.slots,
         blocks: rows.blocks,
-        messages,
+        messages: scratch.messages.places,
+        sent: scratch.messages.sent,
         segments: rows.segments,
     };
     let first = &planned[0];
@@ -273,11 +271,11 @@ unsafe fn sweeps_of<T: Data>(
     rows: &Sweeps,
     planned: &[Kernel],
     p: &BackwardPointers,
-    workspace: usize,
+    scratch: Scratch,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
     let at = |wanted: bool, offset: usize| match wanted {
-        true => (workspace + offset) as *mut f32,
+        true => (scratch.workspace + offset) as *mut f32,
         false => ptr::null_mut(),
     };
     let (by_column, places) = (rows.parameters.sharing == Sharing::ByColumn, &rows.workspace);
@@ -291,7 +289,7 @@ unsafe fn sweeps_of<T: Data>(
     };
     if places.arrived_bytes > 0 {
         // SAFETY: the workspace starts with the counters.
-        unsafe { launcher.zero(workspace, places.arrived_bytes)? };
+        unsafe { launcher.zero(scratch.workspace, places.arrived_bytes)? };
     }
     let mut args = two_sweeps::Args::<T> {
         x: p.x as *const T,
@@ -309,7 +307,7 @@ unsafe fn sweeps_of<T: Data>(
         sums_g: sums[1],
         dweight: ptr::null_mut(),
         dbias: ptr::null_mut(),
-        arrived: workspace as *mut u32,
+        arrived: scratch.workspace as *mut u32,
         rows: rows.rows,
         columns: rows.columns,
         run: rows.run,
@@ -358,7 +356,7 @@ unsafe fn sweeps_of<T: Data>(
                 from: sums,
                 parts: share.parts.into(),
                 columns: rows.rows,
-                to: totals.map(|offset| workspace + offset),
+                to: totals.map(|offset| scratch.workspace + offset),
                 as_data: false,
             };
             [args.sums_gx, args.sums_g] = of_rows.to.map(|total| total as *mut f32);

@@ -9,7 +9,7 @@ use isonorm_kernels::tiles::{backward as gradients, forward as values};
 use isonorm_math::{Bf16, F16};
 
 use super::rows::{Sums, add_up};
-use super::{BackwardPointers, ForwardPointers, Launcher, interpreted, messages};
+use super::{BackwardPointers, ForwardPointers, Launcher, Scratch, interpreted};
 use crate::plan::gpu::tiles::{Shares, Tiles};
 use crate::{DType, GpuPlan, Kernel, Result};
 
@@ -22,11 +22,11 @@ pub(super) unsafe fn forward(
     tiles: &Tiles,
     kernels: &[Kernel],
     pointers: &ForwardPointers,
-    workspace: usize,
+    scratch: Scratch,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
     // SAFETY: the caller's; the type is the data's.
-    unsafe { of_type!(plan, forward_of(plan, tiles, kernels, pointers, workspace, launcher)) }
+    unsafe { of_type!(plan, forward_of(plan, tiles, kernels, pointers, scratch, launcher)) }
 }
 
 /// Runs the kernels for the data's type.
@@ -38,11 +38,11 @@ pub(super) unsafe fn backward(
     tiles: &Tiles,
     kernels: &[Kernel],
     pointers: &BackwardPointers,
-    workspace: usize,
+    scratch: Scratch,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
     // SAFETY: the caller's; the type is the data's.
-    unsafe { of_type!(plan, backward_of(plan, tiles, kernels, pointers, workspace, launcher)) }
+    unsafe { of_type!(plan, backward_of(plan, tiles, kernels, pointers, scratch, launcher)) }
 }
 
 /// Kernels of the list as [`interpreted`] looks for one.
@@ -69,16 +69,14 @@ unsafe fn forward_of<T: Data>(
     tiles: &Tiles,
     planned: &[Kernel],
     p: &ForwardPointers,
-    workspace: usize,
+    scratch: Scratch,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
-    // SAFETY: the workspace starts with these messages.
-    let messages = unsafe { messages(workspace, tiles.messages_bytes, launcher)? };
     // Of a batch of one the kernel itself updates them; else another, and the mean goes to the caller, where there is a place for it.
     let averaged = tiles.running.zip(p.update);
     let [mean, variance] = match averaged {
         Some((running, _)) => {
-            let [mean, variance] = running.statistics.map(|offset| workspace + offset);
+            let [mean, variance] = running.statistics.map(|offset| scratch.workspace + offset);
             [if p.mean == 0 { mean } else { p.mean }, variance]
         }
         None => [p.mean, 0],
@@ -105,7 +103,7 @@ unsafe fn forward_of<T: Data>(
         unbias: elements / (elements - 1.0),
         eps: plan.desc().get_eps() as f32,
         activation: plan.desc().get_activation().into(),
-        messages,
+        messages: scratch.messages,
     };
     let kernel = &planned[0];
     // SAFETY: the plan's kernel is of this type.
@@ -136,22 +134,26 @@ unsafe fn backward_of<T: Data>(
     tiles: &Tiles,
     planned: &[Kernel],
     p: &BackwardPointers,
-    workspace: usize,
+    scratch: Scratch,
     launcher: &mut impl Launcher,
 ) -> Result<()> {
-    // SAFETY: the workspace starts with these messages.
-    let messages = unsafe { messages(workspace, tiles.messages_bytes, launcher)? };
     let wanted = [p.dweight, p.dbias];
     let sums = match tiles.shares {
         None => wanted,
-        Some(Shares { offsets, .. }) => [0, 1].map(|k| if wanted[k] == 0 { 0 } else { workspace + offsets[k] }),
+        Some(Shares { offsets, .. }) => [0, 1].map(|k| {
+            if wanted[k] == 0 {
+                0
+            } else {
+                scratch.workspace + offsets[k]
+            }
+        }),
     };
     let args = gradients::Args::<T> {
         x: p.x as *const T,
         dy: p.dy as *const T,
         residual: p.residual as *const T,
         mask: p.mask as *const u8,
-        signs: tiles.signs.map_or(0, |offset| workspace + offset) as *mut u8,
+        signs: tiles.signs.map_or(0, |offset| scratch.workspace + offset) as *mut u8,
         dx: p.dx as *mut T,
         dresidual: p.dresidual as *mut T,
         tiling: tiles.tiling,
@@ -166,7 +168,7 @@ unsafe fn backward_of<T: Data>(
         as_data: (tiles.as_data && tiles.shares.is_none()).into(),
         activation: plan.desc().get_activation().into(),
         eps: plan.desc().get_eps() as f32,
-        messages,
+        messages: scratch.messages,
     };
     let first = &planned[0];
     // SAFETY: the plan's kernel is of this type.

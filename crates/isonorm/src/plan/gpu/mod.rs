@@ -21,6 +21,10 @@ use crate::{DType, Error, Geometry, NormDesc, Result};
 
 /// The largest grid in its first dimension; kernels go on from there by steps of the grid.
 const MOST_BLOCKS: u64 = (1 << 31) - 1;
+/// Regions of the workspace start on as many: on lines of the cache.
+const REGION_BYTES: usize = 256;
+/// Sums that a team adds up of a row or a tile, at most, one after the other.
+const MOST_SUMS: u64 = 4;
 
 /// A kernel with the sizes that it is launched with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +55,28 @@ pub(crate) struct Schedule {
     pub(crate) workspace_bytes: usize,
     /// Bytes of the workspace behind those, where running statistics are updated.
     pub(crate) running_bytes: usize,
+    /// Behind those again, unless the launcher has another place for them.
+    pub(crate) messages: Messages,
     /// Bytes that are moved besides those that every implementation moves.
     pub(crate) again_bytes: u64,
+}
+
+/// What blocks that run at the same time leave for each other, in memory that has held nothing else since it was zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Messages {
+    pub(crate) bytes: usize,
+    /// How many tags a launch takes for them, at most.
+    pub(crate) tags: u64,
+}
+
+impl Messages {
+    /// So many words, of teams that have so many rows or tiles one after the other.
+    fn new(words: usize, in_turn: u64) -> Messages {
+        Messages {
+            bytes: words * size_of::<u32>(),
+            tags: in_turn.saturating_mul(MOST_SUMS),
+        }
+    }
 }
 
 /// What kernels are told besides pointers.
@@ -65,6 +89,13 @@ pub(crate) enum Work {
 }
 
 impl Schedule {
+    /// Bytes of global memory that a call needs which updates running statistics, or does not, without those for messages; these start
+    /// behind.
+    pub(crate) fn scratch_bytes(&self, updates: bool) -> usize {
+        let bytes = self.workspace_bytes + if updates { self.running_bytes } else { 0 };
+        bytes.next_multiple_of(REGION_BYTES)
+    }
+
     /// Whether a kernel reads neighbouring parameters at once.
     pub(crate) fn reads_parameters_by_column(&self) -> bool {
         let parameters = match &self.work {
@@ -241,16 +272,8 @@ impl GpuPlan {
 
     /// Bytes of global memory that it needs besides its arguments, which start on 16 bytes.
     pub fn workspace_bytes(&self) -> usize {
-        self.scratch_bytes(true)
-    }
-
-    /// The same for a call that updates running statistics, or does not.
-    pub(crate) fn scratch_bytes(&self, updates: bool) -> usize {
         let schedules = [self.aligned(), self.misaligned()].into_iter().flatten();
-        let bytes = schedules.map(|schedule| match updates {
-            true => schedule.workspace_bytes + schedule.running_bytes,
-            false => schedule.workspace_bytes,
-        });
+        let bytes = schedules.map(|schedule| schedule.scratch_bytes(true) + schedule.messages.bytes);
         bytes.max().unwrap_or(0)
     }
 

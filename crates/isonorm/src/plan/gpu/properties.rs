@@ -32,7 +32,7 @@ const COPY_SHARE: f64 = 0.86;
 impl GpuProperties {
     /// GPUs that plans can be made for without having one, by the name that `isonorm explain --device` takes. Sizes are the
     /// vendor's.
-    pub const KNOWN: [(&'static str, GpuProperties); 3] = [
+    pub const KNOWN: [(&'static str, GpuProperties); 4] = [
         (
             "a100",
             GpuProperties {
@@ -61,6 +61,23 @@ impl GpuProperties {
                 l2_bytes: 72 << 20,
                 memory_bytes: 24 << 30,
                 copy_bytes_per_second: copy_speed(1.008e12),
+            },
+        ),
+        (
+            "h100",
+            GpuProperties {
+                name: Cow::Borrowed("NVIDIA H100 80GB HBM3"),
+                compute_capability: 90,
+                sms: 132,
+                // As of the same chip below.
+                cluster_sms: 120,
+                threads_per_sm: 2048,
+                shared_bytes_per_sm: 228 << 10,
+                shared_bytes_per_block: 227 << 10,
+                l2_bytes: 50 << 20,
+                memory_bytes: 80 << 30,
+                // Measured, large sizes.
+                copy_bytes_per_second: 3.0e12,
             },
         ),
         (

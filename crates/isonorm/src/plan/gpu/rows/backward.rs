@@ -8,11 +8,8 @@ use isonorm_kernels::simt::WARP;
 
 use super::super::tuning::{self, GATHER_PARTS, LEAST_GATHER_WARPS, MOST_GATHER_WARPS, Registers};
 use super::registers::{Choice, Held, by_block, by_blocks, by_chip, by_lanes, kernel, slots, teams};
-use super::{Backward, Kernel, MOST_BLOCKS, Rows, Schedule, Work};
+use super::{Backward, Kernel, MOST_BLOCKS, REGION_BYTES, Rows, Schedule, Work};
 use crate::DType;
-
-/// Sums start on lines of the cache.
-pub(crate) const REGION_BYTES: usize = 256;
 
 pub(super) fn lanes(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     by_lanes(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice, &tuning::BACKWARD))
@@ -58,7 +55,7 @@ pub(super) fn with_slots(rows: &Rows<'_>, choice: Choice, tuning: &Registers, sl
         kernel: kernel(rows, choice, teams, slots),
         blocks: choice.blocks,
         kept: slots,
-        messages_bytes: choice.messages_bytes(teams),
+        messages: choice.messages(rows, teams),
     };
     scheduled(rows, held, (parts, gradients))
 }
@@ -90,10 +87,10 @@ pub(super) fn scheduled(rows: &Rows<'_>, held: Held, (parts, gradients): (u64, u
             slots: held.kept,
             sums_bytes,
             blocks: held.blocks,
-            messages_bytes: held.messages_bytes,
         }),
-        workspace_bytes: 2 * sums_bytes + held.messages_bytes,
+        workspace_bytes: 2 * sums_bytes,
         running_bytes: 0,
+        messages: held.messages,
         again_bytes: 0,
         kernels: vec![held.kernel],
     };

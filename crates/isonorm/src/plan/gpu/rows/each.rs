@@ -5,7 +5,7 @@ use isonorm_kernels::rows::each::most_rows;
 use isonorm_kernels::rows::team::Owner;
 
 use super::super::tuning::EACH_THREADS;
-use super::{Forward, Rows, Schedule, Work};
+use super::{Forward, Messages, Rows, Schedule, Work};
 
 /// What the kernels divide by, and what they add to it, have 32 bits.
 const MOST_SETS: u64 = 1 << 31;
@@ -27,6 +27,7 @@ pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
         work: Work::Forward(Forward { kept, ..rows.forward() }),
         workspace_bytes: 0,
         running_bytes: 0,
+        messages: Messages::default(),
         again_bytes: 0,
     })
 }

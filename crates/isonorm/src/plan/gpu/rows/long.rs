@@ -4,12 +4,10 @@ use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::team::Owner;
 
 use super::super::tuning::LONG;
-use super::{Exchange, Forward, Listed, Rows, Schedule, Work};
+use super::{Exchange, Forward, Listed, Messages, REGION_BYTES, Rows, Schedule, Work};
 
 /// Shares start on lines of the cache, as the kernels have it.
 const LINE_BYTES: u64 = 128;
-/// Counters and moments lie apart.
-const REGION_BYTES: usize = 256;
 /// Numbers that a block exchanges: count, mean and squared distances.
 const MOMENTS: usize = 3;
 
@@ -115,6 +113,7 @@ impl Tiles {
             }),
             workspace_bytes: 0,
             running_bytes: 0,
+            messages: Messages::default(),
             again_bytes: rows.rows * not_kept.min(rows.columns) * u64::from(rows.bytes()),
         }
     }

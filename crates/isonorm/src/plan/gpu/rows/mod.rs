@@ -27,7 +27,7 @@ use isonorm_kernels::rows::statistics::Op;
 
 use self::tried::Tried;
 use super::occupancy::blocks_per_sm;
-use super::{GpuProperties, GpuSchedule, Kernel, MOST_BLOCKS, Schedule, Work};
+use super::{GpuProperties, GpuSchedule, Kernel, MOST_BLOCKS, Messages, REGION_BYTES, Schedule, Work};
 use crate::plan::Candidate;
 use crate::{Activation, DType, Geometry, NormDesc};
 
@@ -49,8 +49,6 @@ pub(crate) struct Forward {
     pub(crate) kept: u32,
     /// Where blocks of the grid exchange moments.
     pub(crate) exchange: Option<Exchange>,
-    /// Bytes of the workspace for messages between blocks that hold a row; zero before the launch.
-    pub(crate) messages_bytes: usize,
     /// What the last kernel is told, if there is one besides: it runs where running statistics are updated.
     pub(crate) running: Option<Running>,
 }
@@ -96,8 +94,6 @@ pub(crate) struct Backward {
     pub(crate) sums_bytes: usize,
     /// Blocks that hold a row.
     pub(crate) blocks: u32,
-    /// Bytes behind those two for messages between blocks; zero before the launch.
-    pub(crate) messages_bytes: usize,
 }
 
 /// What the kernels of a backward pass in two sweeps are told besides pointers.
@@ -438,7 +434,6 @@ impl<'a> Rows<'a> {
             blocks: 1,
             kept: 0,
             exchange: None,
-            messages_bytes: 0,
             running: None,
         }
     }

@@ -9,7 +9,7 @@ use isonorm_kernels::rows::team::Owner;
 use super::super::occupancy::RESERVED_SHARED_BYTES;
 use super::super::tuning::PIECES;
 use super::registers::Held;
-use super::{Kernel, Listed, Rows, Schedule, backward, registers};
+use super::{Kernel, Listed, Messages, Rows, Schedule, backward, registers};
 
 /// Elements of a row, at most: of a piece, with the accesses beyond it, they are counted in 32 bits.
 const MOST_COLUMNS: u64 = 1 << 31;
@@ -33,12 +33,12 @@ pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
         resident: true,
         ..rows.kernel(listed, teams * blocks, PIECES.threads, kept)
     };
-    let messages = teams * u64::from(message_words(blocks as u32));
+    let words = teams * u64::from(message_words(blocks as u32));
     let held = Held {
         kernel,
         blocks: blocks as u32,
         kept,
-        messages_bytes: messages as usize * size_of::<u32>(),
+        messages: Messages::new(words as usize, rows.rows.div_ceil(teams)),
     };
     let mut schedule = match rows.pass {
         Pass::Forward => registers::scheduled(rows, held),

@@ -17,7 +17,7 @@ use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
 use super::super::tuning::{self, Registers, SMOOTH_WAVES, Shared};
-use super::{Forward, Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Work};
+use super::{Forward, Kernel, Listed, MOST_BLOCKS, Messages, Rows, Schedule, Work};
 
 /// Blocks of a cluster: every GPU that has clusters has these.
 pub(super) const CLUSTERS: [u32; 3] = [2, 4, 8];
@@ -39,11 +39,14 @@ impl Choice {
         }
     }
 
-    /// Bytes of the messages that so many teams leave for each other, before the launch 0.
-    pub(super) fn messages_bytes(&self, teams: u64) -> usize {
+    /// What the blocks of so many teams leave for each other.
+    pub(super) fn messages(&self, rows: &Rows<'_>, teams: u64) -> Messages {
         match self.listed.key.owner {
-            Owner::Chip => teams as usize * message_words(self.blocks) as usize * size_of::<u32>(),
-            _ => 0,
+            Owner::Chip => Messages::new(
+                teams as usize * message_words(self.blocks) as usize,
+                rows.rows.div_ceil(teams),
+            ),
+            _ => Messages::default(),
         }
     }
 }
@@ -348,7 +351,7 @@ pub(super) fn with_slots(rows: &Rows<'_>, choice: Choice, kept: u32) -> Schedule
             kernel: kernel(rows, choice, teams, kept),
             blocks: choice.blocks,
             kept,
-            messages_bytes: choice.messages_bytes(teams),
+            messages: choice.messages(rows, teams),
         },
     )
 }
@@ -360,8 +363,8 @@ pub(super) struct Held {
     pub(super) blocks: u32,
     /// What shared memory has room for.
     pub(super) kept: u32,
-    /// Bytes of the workspace for messages between those blocks.
-    pub(super) messages_bytes: usize,
+    /// Between those blocks.
+    pub(super) messages: Messages,
 }
 
 /// A forward kernel that reads rows once.
@@ -371,11 +374,11 @@ pub(super) fn scheduled(rows: &Rows<'_>, held: Held) -> Schedule {
         work: Work::Forward(Forward {
             blocks: held.blocks,
             kept: held.kept,
-            messages_bytes: held.messages_bytes,
             ..rows.forward()
         }),
-        workspace_bytes: held.messages_bytes,
+        workspace_bytes: 0,
         running_bytes: 0,
+        messages: held.messages,
         again_bytes: 0,
     }
 }

@@ -3,9 +3,8 @@
 use isonorm_kernels::rows::running::shared_bytes;
 use isonorm_kernels::simt::WARP;
 
-pub(crate) use super::backward::REGION_BYTES;
 use super::backward::gather_warps;
-use super::{Kernel, MOST_BLOCKS, Rows, Running, Schedule, Work};
+use super::{Kernel, MOST_BLOCKS, REGION_BYTES, Rows, Running, Schedule, Work};
 use crate::DType;
 
 /// The family of the kernel.

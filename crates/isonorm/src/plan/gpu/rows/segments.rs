@@ -172,12 +172,10 @@ pub(super) fn tuning(rows: &Rows<'_>) -> &'static Registers {
 fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Planned {
     let teams = teams(rows, choice, tuning(rows), kept);
     let kernel = kernel(rows, choice, teams, kept);
-    let messages_bytes = choice.messages_bytes(teams);
     let work = match rows.pass {
         Pass::Forward => Work::Forward(Forward {
             blocks: choice.blocks,
             kept,
-            messages_bytes,
             ..rows.forward()
         }),
         Pass::Backward => Work::Backward(Backward {
@@ -192,7 +190,6 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Planned {
             slots: kept,
             sums_bytes: 0,
             blocks: choice.blocks,
-            messages_bytes,
         }),
     };
     Planned {
@@ -206,8 +203,9 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Planned {
         schedule: Schedule {
             kernels: vec![kernel],
             work,
-            workspace_bytes: messages_bytes,
+            workspace_bytes: 0,
             running_bytes: 0,
+            messages: choice.messages(rows, teams),
             again_bytes: 0,
         },
     }

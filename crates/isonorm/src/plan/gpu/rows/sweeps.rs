@@ -8,8 +8,10 @@ use isonorm_kernels::simt::WARP;
 
 use super::super::occupancy::{RESERVED_SHARED_BYTES, blocks_per_sm};
 use super::super::tuning::SWEEPS;
-use super::backward::{REGION_BYTES, gather};
-use super::{Kernel, Listed, MOST_BLOCKS, Rows, Schedule, Share, Sweeps, SweepsWorkspace, Work};
+use super::backward::gather;
+use super::{
+    Kernel, Listed, MOST_BLOCKS, Messages, REGION_BYTES, Rows, Schedule, Share, Sweeps, SweepsWorkspace, Work,
+};
 
 /// Parts of a run start on lines of the cache.
 const LINE_BYTES: u64 = 128;
@@ -233,6 +235,7 @@ fn schedule(rows: &Rows<'_>, listed: &Listed, launches: &[Launch]) -> Schedule {
         kernels,
         workspace_bytes: end,
         running_bytes: 0,
+        messages: Messages::default(),
         again_bytes: again + written_and_read,
         work: Work::Sweeps(Sweeps {
             rows: rows.rows,

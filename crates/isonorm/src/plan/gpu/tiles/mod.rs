@@ -15,10 +15,9 @@ use isonorm_kernels::tiles::{Kind, THREADS, message_words, strips};
 
 use super::choice::Planned;
 use super::occupancy::blocks_per_sm;
-use super::rows::running::{self, REGION_BYTES};
-use super::rows::{Running, VECTOR_BYTES, gather};
+use super::rows::{Running, VECTOR_BYTES, gather, running};
 use super::tuning::LAUNCH;
-use super::{GpuProperties, Kernel, Schedule, Work};
+use super::{GpuProperties, Kernel, Messages, REGION_BYTES, Schedule, Work};
 use crate::{Activation, DType, Geometry, NormDesc};
 
 /// What the kernels are told besides pointers.
@@ -33,8 +32,6 @@ pub(crate) struct Tiles {
     pub(crate) parameters: u64,
     /// Whether parameters have the data's type, else `f32`.
     pub(crate) as_data: bool,
-    /// Bytes of the workspace for messages between blocks, at its start; zero before the launch.
-    pub(crate) messages_bytes: usize,
     /// Where in the workspace kernels of [`Class::Added`] leave where gradients pass.
     pub(crate) signs: Option<usize>,
     /// Backward: shares of the gradients of weight and bias, which another kernel adds up.
@@ -262,9 +259,12 @@ fn schedule(problem: &Problem<'_>, choice: &shapes::Choice) -> Schedule {
         listed, tiling, teams, ..
     } = choice;
     let kernel = problem.kernel(listed, &tiling, teams * tiling.blocks);
-    let messages_bytes = match kernel.resident {
-        true => teams as usize * words_of_team(&listed.key, &tiling) * size_of::<u32>(),
-        false => 0,
+    let messages = match kernel.resident {
+        true => Messages::new(
+            teams as usize * words_of_team(&listed.key, &tiling),
+            tiling.tiles.div_ceil(teams).into(),
+        ),
+        false => Messages::default(),
     };
     let group = problem.rows * u64::from(problem.inner);
     let mut tiles = Tiles {
@@ -273,40 +273,35 @@ fn schedule(problem: &Problem<'_>, choice: &shapes::Choice) -> Schedule {
         centred: problem.centred,
         parameters: problem.parameters,
         as_data: problem.as_data,
-        messages_bytes,
         signs: None,
         shares: None,
         running: None,
     };
-    let (mut workspace_bytes, mut running_bytes) = (messages_bytes, 0);
+    let (mut workspace_bytes, mut running_bytes) = (0, 0);
     if listed.key.class == Class::Added {
-        let start = messages_bytes.next_multiple_of(REGION_BYTES);
         let passing = strips::passing(&tiling, listed.key.at_once);
-        tiles.signs = Some(start);
-        workspace_bytes = start + passing as usize * kernel.grid as usize * kernel.block as usize;
+        tiles.signs = Some(0);
+        workspace_bytes = passing as usize * kernel.grid as usize * kernel.block as usize;
     }
     let mut kernels = vec![kernel];
     let parts = if problem.by_row { teams.into() } else { problem.batch };
     if problem.pass == Pass::Backward && problem.has_parameters && parts > 1 {
-        let start = messages_bytes.next_multiple_of(REGION_BYTES);
         let bytes = ((parts * problem.parameters) as usize * size_of::<f32>()).next_multiple_of(REGION_BYTES);
         tiles.shares = Some(Shares {
             parts,
-            offsets: [start, start + bytes],
+            offsets: [0, bytes],
         });
-        workspace_bytes = start + 2 * bytes;
+        workspace_bytes = 2 * bytes;
         kernels.push(gather(problem.dtype, parts, problem.parameters));
     }
     if let (Some(channels), true) = (problem.tracked, problem.batch > 1) {
-        let start = messages_bytes.next_multiple_of(REGION_BYTES);
         let groups = problem.batch * channels;
         let bytes = (groups as usize * size_of::<f32>()).next_multiple_of(REGION_BYTES);
-        workspace_bytes = start;
         running_bytes = 2 * bytes;
         tiles.running = Some(Running {
             instances: problem.batch,
             channels,
-            statistics: [start, start + bytes],
+            statistics: [0, bytes],
         });
         kernels.push(running::kernel(problem.dtype, problem.batch, channels));
     }
@@ -329,6 +324,7 @@ fn schedule(problem: &Problem<'_>, choice: &shapes::Choice) -> Schedule {
         work: Work::Tiles(tiles),
         workspace_bytes,
         running_bytes,
+        messages,
         again_bytes,
     }
 }
