@@ -73,8 +73,8 @@ fn blocks_that_wait_for_each_other_end_beside_kernels_that_fill_the_gpu() -> Res
     let (one, other) = (gpu.stream()?, gpu.stream()?);
     let mut filling = Problem::new(&other, "layernorm x=65536x1024")?;
     let mut spinning = [
-        Problem::new(&one, "batchnorm x=64x64x56x56")?,
-        Problem::new(&one, "batchnorm x=64x64x35x35 act=relu")?,
+        Problem::new(&one, "batchnorm x=64x16x56x56")?,
+        Problem::new(&one, "batchnorm x=64x64x75x75 act=relu")?,
         Problem::new(&one, "batchnorm x=64x64x56x56 layout=nhwc")?,
         Problem::new(&one, "groupnorm x=8x64x56x56 groups=8 layout=nhwc")?,
     ];

@@ -188,15 +188,16 @@ fn a_hundred_runs_on_four_threads_are_the_same_bits() -> Result<()> {
     })
 }
 
-/// GroupNorms of channels whose rows the whole grid shares, with a counter where there are many runs and an activation, by messages otherwise:
+/// GroupNorms of channels whose rows the whole grid shares, with a counter where there are many runs and a residual, by messages otherwise:
 /// the workspace is used again and again.
 #[test]
 fn a_grid_that_exchanges_gives_the_same_bits_each_time_also_on_two_streams_at_once() -> Result<()> {
     let Some(gpu) = gpu("a grid that exchanges") else {
         return Ok(());
     };
-    exchange(&gpu, ("groupnorm x=3x800x30x30 groups=2 act=silu", 800), "rows/grid")?;
-    exchange(&gpu, ("groupnorm x=3x8x300x300 groups=2 act=silu", 8), "rows/pieces")?;
+    let added = "groupnorm x=3x800x30x30 groups=2 act=silu residual=add";
+    exchange(&gpu, (added, 800), "rows/grid")?;
+    exchange(&gpu, ("groupnorm x=3x8x800x800 groups=2 act=silu", 8), "rows/pieces")?;
     exchange(&gpu, ("groupnorm x=3x8x300x300 groups=2", 8), "rows/chip")
 }
 
@@ -205,14 +206,17 @@ fn exchange(gpu: &Device, (problem, channels): (&str, usize), name: &str) -> Res
     let plan = gpu.plan(&desc)?;
     assert_eq!(plan.name(), name, "{}", *plan);
     assert!(plan.kernels()[0].resident, "{}", *plan);
-    let elements = 3 * 8 * 300 * 300;
+    let elements = desc.get_shape().elements().expect("a size");
     let data: Vec<f32> = (0..elements).map(|i| ((i * 7919 % 1013) as f32) / 100.0).collect();
     let work = || -> Result<Vec<u32>> {
         let stream = gpu.stream()?;
         let (x, weight) = (stream.upload(&data)?, stream.upload(&vec![1.5f32; channels])?);
         let (mut y, mut expected) = (stream.zeros::<f32>(elements)?, None);
         for _ in 0..10 {
-            let arguments = Forward::new(&x, &mut y).weight(&weight).bias(&weight);
+            let mut arguments = Forward::new(&x, &mut y).weight(&weight).bias(&weight);
+            if desc.has_residual() {
+                arguments = arguments.residual(&x);
+            }
             stream.forward(&plan, arguments, Workspace::Pool)?;
             let bits: Vec<u32> = y.to_vec()?.into_iter().map(f32::to_bits).collect();
             assert!(*expected.get_or_insert_with(|| bits.clone()) == bits, "other bits");
