@@ -63,40 +63,9 @@ impl GpuProperties {
                 copy_bytes_per_second: copy_speed(1.008e12),
             },
         ),
-        (
-            "h100",
-            GpuProperties {
-                name: Cow::Borrowed("NVIDIA H100 80GB HBM3"),
-                compute_capability: 90,
-                sms: 132,
-                // As of the same chip below.
-                cluster_sms: 120,
-                threads_per_sm: 2048,
-                shared_bytes_per_sm: 228 << 10,
-                shared_bytes_per_block: 227 << 10,
-                l2_bytes: 50 << 20,
-                memory_bytes: 80 << 30,
-                // Measured, large sizes.
-                copy_bytes_per_second: 3.0e12,
-            },
-        ),
-        (
-            "h200",
-            GpuProperties {
-                name: Cow::Borrowed("NVIDIA H200"),
-                compute_capability: 90,
-                sms: 132,
-                // Counted, of one.
-                cluster_sms: 120,
-                threads_per_sm: 2048,
-                shared_bytes_per_sm: 228 << 10,
-                shared_bytes_per_block: 227 << 10,
-                l2_bytes: 60 << 20,
-                memory_bytes: 141 << 30,
-                // Measured, large sizes.
-                copy_bytes_per_second: 4.2e12,
-            },
-        ),
+        // Copies are measured, large sizes.
+        ("h100", hopper("NVIDIA H100 80GB HBM3", 50 << 20, 80 << 30, 3.0e12)),
+        ("h200", hopper("NVIDIA H200", 60 << 20, 141 << 30, 4.2e12)),
     ];
 
     /// One of [`KNOWN`](GpuProperties::KNOWN) by its short name.
@@ -108,6 +77,23 @@ impl GpuProperties {
     /// The compute capability as it is written: `9.0`.
     pub fn compute_capability(&self) -> String {
         format!("{}.{}", self.compute_capability / 10, self.compute_capability % 10)
+    }
+}
+
+/// A chip of compute capability 9.0 with 132 multiprocessors, behind such memory.
+const fn hopper(name: &'static str, l2_bytes: usize, memory_bytes: usize, copy_bytes_per_second: f64) -> GpuProperties {
+    GpuProperties {
+        name: Cow::Borrowed(name),
+        compute_capability: 90,
+        sms: 132,
+        // Counted, of one.
+        cluster_sms: 120,
+        threads_per_sm: 2048,
+        shared_bytes_per_sm: 228 << 10,
+        shared_bytes_per_block: 227 << 10,
+        l2_bytes,
+        memory_bytes,
+        copy_bytes_per_second,
     }
 }
 
