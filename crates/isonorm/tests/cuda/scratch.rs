@@ -8,11 +8,11 @@ use isonorm::{NormDesc, Result};
 use super::{gpu, say};
 
 /// Problems whose blocks leave messages for each other, or sums for another kernel.
-const PROBLEMS: [(&str, usize); 4] = [
-    ("groupnorm x=3x8x300x300 groups=2 act=silu", 8),
-    ("groupnorm x=3x8x300x300 groups=2", 8),
-    ("batchnorm x=33x24x300x9 layout=nhwc", 24),
-    ("batchnorm x=30x24x9x330", 24),
+const PROBLEMS: [&str; 4] = [
+    "groupnorm x=3x8x300x300 groups=2 act=silu",
+    "groupnorm x=3x8x300x300 groups=2",
+    "batchnorm x=33x24x300x9 layout=nhwc",
+    "batchnorm x=30x24x9x330",
 ];
 
 /// A problem with its tensors.
@@ -24,11 +24,11 @@ struct Work {
 }
 
 impl Work {
-    fn new(stream: &Stream, (problem, channels): (&str, usize)) -> Result<Work> {
+    fn new(stream: &Stream, problem: &str) -> Result<Work> {
         let desc: NormDesc = problem.parse()?;
-        let elements = desc.get_shape().elements().expect("a size");
-        let data: Vec<f32> = (0..elements).map(|i| ((i * 7919 % 1013) as f32) / 100.0).collect();
         let plan = stream.device().plan(&desc)?;
+        let (elements, channels) = (plan.geometry().elements(), plan.geometry().parameters);
+        let data: Vec<f32> = (0..elements).map(|i| ((i * 7919 % 1013) as f32) / 100.0).collect();
         plan.prepare()?;
         Ok(Work {
             plan,
@@ -39,7 +39,7 @@ impl Work {
     }
 
     fn all(stream: &Stream) -> Result<Vec<Work>> {
-        PROBLEMS.iter().map(|&problem| Work::new(stream, problem)).collect()
+        PROBLEMS.iter().map(|problem| Work::new(stream, problem)).collect()
     }
 
     fn put(&mut self, stream: &Stream, workspace: Workspace<'_>) -> Result<()> {
@@ -86,7 +86,7 @@ fn four_threads_put_calls_into_one_stream() -> Result<()> {
                         assert!(
                             all[number].bits()? == expected[number],
                             "{}: other bits",
-                            PROBLEMS[number].0
+                            PROBLEMS[number]
                         );
                     }
                 }
