@@ -28,7 +28,7 @@ impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Place, String> {
-        let known = || GpuProperties::KNOWN.iter().map(|(name, _)| *name);
+        let known = || GpuProperties::KNOWN.into_iter().map(|(name, _)| name);
         let number = |text: &str| text.strip_prefix("cuda:").and_then(|n| n.parse().ok());
         match text {
             "cpu" => Ok(Place::Cpu),
