@@ -45,6 +45,7 @@ struct Capturing<'s>(Option<&'s Stream>);
 impl Drop for Capturing<'_> {
     fn drop(&mut self) {
         if let Some(stream) = self.0 {
+            stream.keeps().forget_graph();
             // What was recorded is thrown away; an error means that there was nothing to throw away.
             let _ = stream.raw().end_capture();
         }
@@ -55,7 +56,9 @@ impl Graph {
     pub(super) fn capture(stream: &Stream, work: impl FnOnce(&Stream) -> Result<()>) -> Result<Graph> {
         stream.raw().begin_capture()?;
         let mut open = Capturing(Some(stream));
+        stream.keeps().begin_graph();
         work(stream)?;
+        stream.keeps().end_graph(stream.device().context(), stream.raw())?;
         open.0 = None;
         stream.raw().end_capture().map(Graph)
     }

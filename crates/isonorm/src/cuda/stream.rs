@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::buffer::free;
 use super::driver::{self, Pool, RawEvent, RawStream};
-use super::launch::{self, Kept, Workspace};
+use super::launch::{self, Keeps, Workspace};
 use super::view::{Home, Place};
 use super::{Backward, Buffer, Device, Event, Forward, Graph, Plan, View, ViewMut};
 use crate::{Error, Result, Scalar};
@@ -19,7 +19,7 @@ struct State {
     /// Memory to be freed that could not be while the stream was captured.
     parked: Mutex<Vec<u64>>,
     /// Scratch memory of its calls.
-    kept: Mutex<Kept>,
+    keeps: Mutex<Keeps>,
 }
 
 impl Stream {
@@ -32,7 +32,7 @@ impl Stream {
             device,
             raw,
             parked: Mutex::default(),
-            kept: Mutex::default(),
+            keeps: Mutex::default(),
         }))
     }
 
@@ -189,8 +189,8 @@ impl Stream {
     }
 
     /// Its scratch memory, for one call.
-    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn keeps(&self) -> MutexGuard<'_, Keeps> {
+        self.0.keeps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn allocate(&self, bytes: usize) -> Result<u64> {
@@ -234,8 +234,9 @@ impl Drop for State {
             // SAFETY: as in `Stream::release`.
             unsafe { free(&self.raw, self.device, address) };
         }
-        let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
-        kept.release(self.device.context(), &self.raw);
+        let keeps = self.keeps.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // A failure leaves nothing to do.
+        let _ = keeps.release(self.device.context(), &self.raw);
     }
 }
 

@@ -113,10 +113,13 @@ fn a_graph_has_memory_of_its_own_beside_the_stream_it_was_recorded_from() -> Res
     eager
         .iter_mut()
         .try_for_each(|work| work.put(&stream, Workspace::Pool))?;
+    // Three rounds, so that each call comes behind others in the graph's memory, which grows in the first.
     let graph = stream.capture(|stream| {
-        recorded
-            .iter_mut()
-            .try_for_each(|work| work.put(stream, Workspace::Pool))
+        (0..3).try_for_each(|_| {
+            recorded
+                .iter_mut()
+                .try_for_each(|work| work.put(stream, Workspace::Pool))
+        })
     })?;
     stream.synchronize()?;
     for _ in 0..20 {
@@ -134,6 +137,34 @@ fn a_graph_has_memory_of_its_own_beside_the_stream_it_was_recorded_from() -> Res
             "{}: other bits from the graph",
             *eager.plan
         );
+    }
+    Ok(())
+}
+
+/// A capture that fails leaves the stream as it was, and the next one begins with memory of its own.
+#[test]
+fn a_capture_that_fails_takes_its_memory_along() -> Result<()> {
+    let Some(gpu) = gpu("captures that fail") else {
+        return Ok(());
+    };
+    let (expected, stream) = (expected(&gpu)?, gpu.stream()?);
+    let mut all = Work::all(&stream)?;
+    let failed = stream.capture(|stream| {
+        all.iter_mut().try_for_each(|work| work.put(stream, Workspace::Pool))?;
+        stream.zeros::<f32>(1).map(drop)
+    });
+    assert!(failed.is_err(), "a buffer was made during a capture");
+    let mut recorded = Work::all(&stream)?;
+    all.iter_mut().try_for_each(|work| work.put(&stream, Workspace::Pool))?;
+    let graph = stream.capture(|stream| {
+        recorded
+            .iter_mut()
+            .try_for_each(|work| work.put(stream, Workspace::Pool))
+    })?;
+    // SAFETY: the tensors outlive the graph, and only that stream works on them.
+    (0..5).try_for_each(|_| unsafe { graph.launch(&stream) })?;
+    for (work, expected) in all.iter().chain(&recorded).zip(expected.iter().cycle()) {
+        assert!(work.bits()? == *expected, "{}: other bits", *work.plan);
     }
     Ok(())
 }

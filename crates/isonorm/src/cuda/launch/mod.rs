@@ -21,7 +21,7 @@ mod scratch;
 mod tiles;
 
 pub(super) use on_stream::{backward_on, forward_on};
-pub(super) use scratch::Kept;
+pub(super) use scratch::Keeps;
 pub use scratch::Workspace;
 
 use std::ptr;

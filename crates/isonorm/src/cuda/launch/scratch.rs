@@ -15,8 +15,9 @@ use crate::{Error, Result};
 /// Where a call's scratch memory comes from; see [`GpuPlan::workspace_bytes`](crate::GpuPlan::workspace_bytes).
 #[derive(Debug, Default)]
 pub enum Workspace<'a> {
-    /// The stream's own, which grows when a call needs more, and is kept for the next one. What a captured call needs, or one that needs
-    /// more than 32 MiB, is allocated from a pool instead, and given back when the stream has come past the call.
+    /// The stream's own, which grows when a call needs more, and is kept for the next one. Calls that [`Stream::capture`] records have
+    /// memory of their graph in the same way. What a call needs that others record, or one that needs more than 32 MiB, is allocated from
+    /// a pool instead, and given back when the stream has come past the call.
     #[default]
     Pool,
     /// The caller's. Its element type does not matter.
@@ -75,7 +76,7 @@ pub(super) enum Lease<'s> {
     /// The caller, or nobody.
     Others,
     /// The stream, into which no other thread puts a call meanwhile.
-    Stream(#[expect(dead_code, reason = "held for its lock")] MutexGuard<'s, Kept>),
+    Stream(#[expect(dead_code, reason = "held for its lock")] MutexGuard<'s, Keeps>),
     /// The pool, which gets it back.
     Pool(&'s Stream, usize),
 }
@@ -106,11 +107,13 @@ pub(super) fn lease<'s>(
         return Ok((unsafe { needs.at(address, stream)? }, Lease::Others));
     }
     let is_small = needs.bytes.max(needs.messages.bytes) <= MOST_KEPT_BYTES;
-    // A graph may run while the stream goes on; and a stream of each thread's own is several.
-    if is_small && !stream.raw().is_of_each_thread() && !stream.is_capturing()? {
-        let mut kept = stream.kept();
-        let scratch = kept.scratch(stream, needs)?;
-        return Ok((scratch, Lease::Stream(kept)));
+    // A stream of each thread's own is several.
+    if is_small && !stream.raw().is_of_each_thread() {
+        let mut keeps = stream.keeps();
+        if let Some(kept) = keeps.of(stream.is_capturing()?) {
+            let scratch = kept.scratch(stream, needs)?;
+            return Ok((scratch, Lease::Stream(keeps)));
+        }
     }
     let address = Pool::allocate(stream.device().context(), needs.in_all(), stream.raw())? as usize;
     let lease = Lease::Pool(stream, address);
@@ -139,10 +142,50 @@ fn given(stream: &Stream, op: &'static str, view: &ViewMut<'_>, needs: usize) ->
     Ok(address)
 }
 
-/// Memory that a stream keeps. Its calls follow one another, and work in the same; to ask the pool each time, and to make messages zero,
-/// takes the host longer than to launch a kernel.
+/// What a stream keeps for its calls, and what it keeps for those that it records, whose graph may run while the stream goes on.
 #[derive(Default)]
-pub(in crate::cuda) struct Kept {
+pub(in crate::cuda) struct Keeps {
+    stream: Kept,
+    /// While the stream records.
+    graph: Option<Kept>,
+}
+
+impl Keeps {
+    /// The memory of calls that are captured, or are not; nobody's where somebody else began the capture, whose end is not ours to see.
+    fn of(&mut self, captured: bool) -> Option<&mut Kept> {
+        match captured {
+            true => self.graph.as_mut(),
+            false => Some(&mut self.stream),
+        }
+    }
+
+    /// The stream records from now on.
+    pub(in crate::cuda) fn begin_graph(&mut self) {
+        self.graph = Some(Kept::default());
+    }
+
+    /// The last of what the stream records: gives back the memory of the graph's calls.
+    pub(in crate::cuda) fn end_graph(&mut self, context: &Context, stream: &RawStream) -> Result<()> {
+        self.graph
+            .take()
+            .map_or(Ok(()), |mut kept| kept.release(context, stream))
+    }
+
+    /// What was recorded is thrown away, and its memory with it.
+    pub(in crate::cuda) fn forget_graph(&mut self) {
+        self.graph = None;
+    }
+
+    /// Gives back what the stream keeps, when it has come so far.
+    pub(in crate::cuda) fn release(&mut self, context: &Context, stream: &RawStream) -> Result<()> {
+        self.stream.release(context, stream)
+    }
+}
+
+/// Memory that calls which follow one another work in. To ask the pool each time takes the host longer than to launch a kernel, and to
+/// make messages zero takes the GPU nearly as long as a small problem.
+#[derive(Default)]
+struct Kept {
     workspace: Region,
     /// Of messages alone, and zero at first.
     messages: Region,
@@ -179,11 +222,9 @@ impl Kept {
         })
     }
 
-    /// Gives everything back, when the stream has come so far.
-    pub(in crate::cuda) fn release(&mut self, context: &Context, stream: &RawStream) {
-        for region in [&mut self.workspace, &mut self.messages] {
-            region.release(context, stream);
-        }
+    fn release(&mut self, context: &Context, stream: &RawStream) -> Result<()> {
+        let workspace = self.workspace.release(context, stream);
+        self.messages.release(context, stream).and(workspace)
     }
 }
 
@@ -208,15 +249,21 @@ impl Region {
             needed.next_power_of_two().max(LEAST_KEPT_BYTES),
         );
         let address = Pool::allocate(context, bytes, stream.raw())?;
-        self.release(context, stream.raw());
-        *self = Region { address, bytes };
+        let former = std::mem::replace(self, Region { address, bytes });
+        former.free(context, stream.raw())?;
         Ok(true)
     }
 
-    fn release(&mut self, context: &Context, stream: &RawStream) {
-        if std::mem::take(&mut self.bytes) > 0 {
+    /// Gives it back, when the stream has come so far.
+    fn release(&mut self, context: &Context, stream: &RawStream) -> Result<()> {
+        std::mem::take(self).free(context, stream)
+    }
+
+    fn free(self, context: &Context, stream: &RawStream) -> Result<()> {
+        match self.bytes {
+            0 => Ok(()),
             // SAFETY: it was allocated once, and calls that come later work elsewhere.
-            let _ = unsafe { Pool::free(context, self.address, stream) };
+            _ => unsafe { Pool::free(context, self.address, stream) },
         }
     }
 }
