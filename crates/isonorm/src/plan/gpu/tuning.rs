@@ -262,10 +262,15 @@ pub(super) struct SegmentsPass {
     pub(super) memory: u64,
     /// Picoseconds of an access of a warp where segments begin anywhere: of 16 bits an element, and of 32.
     pub(super) ragged: [u64; 2],
+    /// What it takes where a thread has [`FEW_ACCESSES`] at most, in percent.
+    pub(super) few: u64,
     /// Picoseconds that each end of such a segment takes besides, of 16 bits an element: of a tensor that the last-level cache holds, where
     /// others' elements at the ends are read once, and of a larger one.
     pub(super) ends: [u64; 2],
 }
+
+/// Accesses of a thread of which each takes less time than of more.
+pub(super) const FEW_ACCESSES: u32 = 4;
 
 /// Channels in several segments.
 pub(super) const SEGMENTS: Segments = Segments {
@@ -274,22 +279,24 @@ pub(super) const SEGMENTS: Segments = Segments {
     cluster_threads: 64,
     passes: [
         SegmentsPass {
-            start: 500,
-            step: [1260, 1340, 2100],
-            thread: 500,
-            block: 40_000,
-            memory: 71,
-            ragged: [151_000, 127_000],
-            ends: [22, 60],
+            start: 480,
+            step: [1070, 1150, 1830],
+            thread: 510,
+            block: 28_000,
+            memory: 78,
+            ragged: [191_000, 152_000],
+            few: 87,
+            ends: [18, 56],
         },
         SegmentsPass {
-            start: 1300,
-            step: [480, 630, 1290],
+            start: 1320,
+            step: [283, 770, 1690],
             thread: 350,
             block: 2_000,
-            memory: 88,
-            ragged: [287_000, 244_000],
-            ends: [22, 40],
+            memory: 79,
+            ragged: [246_000, 222_000],
+            few: 95,
+            ends: [22, 43],
         },
     ],
     alone: 200,
@@ -405,22 +412,27 @@ pub(super) struct Columns {
     pub(super) cached: u64,
     /// What reading again takes of the time of reading, in percent: what is cached, and what is not.
     pub(super) again: [u64; 2],
+    /// Nanoseconds until the first data comes, and from the last to the end: forward, and backward.
+    pub(super) start: [u64; 2],
     /// Nanoseconds that a strip takes besides for each block that shares it.
     pub(super) block: u64,
     /// Nanoseconds that a strip takes besides, adding up and exchanging sums: forward, and backward.
     pub(super) step: [u64; 2],
-    /// What bytes take with a smooth activation where nothing passes, in percent: nothing is then on its way from memory while what has come is
-    /// worked on. Forward, and backward.
-    pub(super) smooth: [u64; 2],
+    /// The share of accesses of which each that passes is on its way while sums are made and exchanged, in percent.
+    pub(super) passing: u64,
+    /// How much longer bytes take for each hundredth of it that does not pass, in hundredths of a percent.
+    pub(super) idle: u64,
 }
 
 /// Columns that are groups, in strips over the whole chip.
 pub(super) const COLUMNS: Columns = Columns {
-    widths: &[(64, 79), (128, 95), (256, 100), (512, 96)],
+    widths: &[(64, 92), (128, 96), (256, 100), (512, 96)],
     of_width: 4,
-    cached: 46,
-    again: [69, 101],
-    block: 13,
-    step: [4150, 3050],
-    smooth: [110, 125],
+    cached: 84,
+    again: [86, 108],
+    start: [3500, 2150],
+    block: 11,
+    step: [2650, 2400],
+    passing: 43,
+    idle: 42,
 };

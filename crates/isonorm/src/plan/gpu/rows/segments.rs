@@ -12,7 +12,7 @@ use isonorm_kernels::simt::WARP;
 
 use super::super::choice::Planned;
 use super::super::occupancy::PARTS_OF_SM;
-use super::super::tuning::{self, LAUNCH, Registers, SEGMENTS};
+use super::super::tuning::{self, FEW_ACCESSES, LAUNCH, Registers, SEGMENTS};
 use super::registers::{CLUSTERS, Choice, kernel, teams};
 use super::{Backward, Forward, GpuProperties, Listed, Parameters, Rows, Schedule, Work};
 use crate::plan::explain::counted;
@@ -262,17 +262,24 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
             let of_segment = listed.key.width.of_segment(rows.segments.length, rows.bytes());
             let at_once = (u64::from(threads) * blocks / u64::from(of_segment)).max(1);
             let of_thread = u64::from(rows.segments.count).div_ceil(at_once);
-            let of_warps = rows.rows * blocks * u64::from(threads / WARP) * of_thread;
             let is_narrow = rows.dtype != DType::F32;
             let is_crowded = is_narrow
                 && rows.pass == Pass::Backward
                 && listed.key.class == Class::Piecewise
                 && listed.key.accesses >= 8;
-            let access = pass.ragged[usize::from(!is_narrow)] * if is_crowded { SEGMENTS.crowded } else { 100 } / 100;
+            let crowded = if is_crowded { SEGMENTS.crowded } else { 100 };
+            let few = if listed.key.accesses <= FEW_ACCESSES {
+                pass.few
+            } else {
+                100
+            };
+            let access = pass.ragged[usize::from(!is_narrow)] * crowded * few / 10_000;
             let is_large = rows.rows * rows.columns * u64::from(rows.bytes()) > rows.gpu.l2_bytes as u64;
             let end = if is_narrow { pass.ends[usize::from(is_large)] } else { 0 };
             let ends = 2 * rows.rows * u64::from(rows.segments.count);
-            of_warps * access / (sms * u64::from(PARTS_OF_SM)) + ends * end
+            // Of the multiprocessor that has most blocks.
+            let of_warps = rounds * (teams * blocks).div_ceil(sms) * u64::from(threads / WARP) * of_thread;
+            of_warps * access / u64::from(PARTS_OF_SM) + ends * end
         }
         _ => 0,
     };

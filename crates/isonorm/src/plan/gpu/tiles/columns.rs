@@ -193,11 +193,9 @@ fn nanoseconds(problem: &Problem<'_>, listed: &Listed, tiling: &Tiling, (teams, 
         Pass::Forward => 0,
         Pass::Backward => 1,
     };
-    let slowed = match key.class {
-        Class::Any if passing == 0 => COLUMNS.smooth[pass],
-        _ => 100,
-    };
-    let memory = (hundredths * slowed / 100) as f64 / share as f64 / gpu.copy_bytes_per_second * 1e9;
+    let missing = COLUMNS.passing.saturating_sub(100 * passing / accesses.max(1));
+    let slowed = 10_000 + missing * COLUMNS.idle;
+    let memory = (hundredths * slowed / 10_000) as f64 / share as f64 / gpu.copy_bytes_per_second * 1e9;
     let waits = COLUMNS.step[pass] + u64::from(tiling.blocks) * COLUMNS.block;
-    u64::from(tiling.tiles.div_ceil(teams)) * (memory as u64 + waits)
+    COLUMNS.start[pass] + u64::from(tiling.tiles.div_ceil(teams)) * (memory as u64 + waits)
 }

@@ -6,7 +6,7 @@ use isonorm_kernels::tiles::MOST_UNITS;
 
 use super::super::MOST_BLOCKS;
 use super::super::occupancy::RESERVED_SHARED_BYTES;
-use super::super::tuning::TILES;
+use super::super::tuning::{LAUNCH, TILES};
 use super::*;
 use crate::plan::explain::counted;
 
@@ -140,7 +140,7 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
             listed,
             tiling,
             teams,
-            nanoseconds: moved.saturating_mul(access(problem.gpu)) / share,
+            nanoseconds: LAUNCH.saturating_add(moved.saturating_mul(access(problem.gpu)) / share),
         }]);
     }
     let access_bytes = listed.key.access_bytes() * THREADS;
@@ -196,7 +196,7 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
                     ..tiling
                 },
                 teams,
-                nanoseconds: u64::from(steps).saturating_mul(step),
+                nanoseconds: u64::from(steps).saturating_mul(step).saturating_add(LAUNCH),
             };
             match best
                 .iter_mut()
