@@ -78,8 +78,8 @@ pub unsafe extern "ptx-kernel" fn simt_asynchronous(from: *const u32, counter: *
             simt::counter_wait(counter, simt::grid_blocks());
             simt::message_send(counter, [3, 4], 5);
             simt::message_send(counter, simt::message_wait::<u32>(counter, 5), 6);
-            let [first, _] = simt::messages_wait::<u32, 2>([counter; 2], 6);
-            simt::message_send(counter, first, 7);
+            let [first, _] = simt::messages_wait_kept::<u32, 2>([counter; 2], 6);
+            simt::message_send_kept(counter, first, 7);
         }
     }
     simt::dependents_launch();

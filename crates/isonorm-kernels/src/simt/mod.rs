@@ -9,7 +9,7 @@
 //! | global memory | [`load_128`], [`load_128_keep`], [`load_128_once`], [`load_128_again`], [`load_32`], [`load_32_keep`], [`load_16`], [`load_16_keep`], [`load_8`], [`load_8_again`], [`store_128`], [`store_128_once`], [`store_32`], [`store_16`], [`store_8`], [`store_8_again`], [`store_32_some`], [`store_16_some`] |
 //! | asynchronous | [`copy_async`], [`copy_async_some`], [`copy_commit`], [`copy_wait`], [`transfer_init`], [`transfer_expect`], [`transfer_copy`], [`transfer_wait`], [`peer_send`] |
 //! | compiler | [`opaque`], [`opaque_64`], [`zero`] |
-//! | grid | [`counter_add`], [`counter_wait`], [`message_send`], [`message_wait`], [`messages_wait`], [`dependents_launch`], [`dependency_wait`] |
+//! | grid | [`counter_add`], [`counter_wait`], [`message_send`], [`message_wait`], [`message_send_kept`], [`messages_wait_kept`], [`dependents_launch`], [`dependency_wait`] |
 //!
 //! # Together and alone
 //!

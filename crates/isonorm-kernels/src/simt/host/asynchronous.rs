@@ -143,6 +143,13 @@ pub unsafe fn message_send<T: Word>(place: *mut u32, values: [T; 2], tag: u32) {
     running.expect(running.world().message_send(place.addr(), message), Location::caller());
 }
 
+/// The same, as there is no cache here.
+#[track_caller]
+pub unsafe fn message_send_kept<T: Word>(place: *mut u32, values: [T; 2], tag: u32) {
+    // SAFETY: the caller's.
+    unsafe { message_send(place, values, tag) };
+}
+
 /// Waits for the values that are left with this tag.
 #[track_caller]
 pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
@@ -161,7 +168,7 @@ pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
 
 /// Waits for the values that are left at several places with this tag.
 #[track_caller]
-pub unsafe fn messages_wait<T: Word, const N: usize>(places: [*const u32; N], tag: u32) -> [[T; 2]; N] {
+pub unsafe fn messages_wait_kept<T: Word, const N: usize>(places: [*const u32; N], tag: u32) -> [[T; 2]; N] {
     // SAFETY: the caller's.
     places.map(|place| unsafe { message_wait(place, tag) })
 }

@@ -105,7 +105,7 @@ load_128! {
 /// later, as CUTLASS has them: the instruction itself, in a branch, became one that an H200 refused. So did `cp.async` with either of them,
 /// where the assembler (of CUDA 13.0) took the place in shared memory from a register of the warp; it has none.
 const EVICT_FIRST: u64 = 0x12f0_0000_0000_0000;
-const EVICT_LAST: u64 = 0x14f0_0000_0000_0000;
+pub(super) const EVICT_LAST: u64 = 0x14f0_0000_0000_0000;
 
 macro_rules! load_128_marked {
     ($($(#[$doc:meta])* $name:ident = $policy:expr;)*) => {$(

@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use super::alone::{address, peer_address};
+use super::alone::{EVICT_LAST, address, peer_address};
 use crate::simt::{Shared, Transfer, Word};
 
 /// Starts a copy of 16 bytes from global to shared memory, part of the thread's next group.
@@ -181,6 +181,22 @@ pub unsafe fn message_send<T: Word>(place: *mut u32, values: [T; 2], tag: u32) {
     }
 }
 
+/// The same (compute capability 9.0), of a place that stays in the last-level cache, whatever tensors go through it: else the cache
+/// would ask memory for what lies around the message, and whoever looks for it would wait for that.
+///
+/// # Safety
+///
+/// As for [`message_send`].
+#[inline(always)]
+pub unsafe fn message_send_kept<T: Word>(place: *mut u32, values: [T; 2], tag: u32) {
+    let [first, second] = values.map(|value| u64::from(tag) << 32 | u64::from(value.to_word()));
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("st.relaxed.gpu.global.L2::cache_hint.v2.u64 [{}], {{{}, {}}}, {};", in(reg64) place, in(reg64) first,
+            in(reg64) second, const EVICT_LAST, options(nostack, preserves_flags));
+    }
+}
+
 /// Waits for the values that are left with this tag, which no others have had there. The sender must be running: more blocks than
 /// fit the device hang.
 ///
@@ -202,20 +218,21 @@ pub unsafe fn message_wait<T: Word>(place: *const u32, tag: u32) -> [T; 2] {
     }
 }
 
-/// Waits for the values that are left at several places with this tag, all of which are looked at together.
+/// Waits for the values that are left at several places with this tag, all of which are looked at together, and stay in the last-level
+/// cache (compute capability 9.0).
 ///
 /// # Safety
 ///
 /// As for [`message_wait`].
 #[inline(always)]
-pub unsafe fn messages_wait<T: Word, const N: usize>(places: [*const u32; N], tag: u32) -> [[T; 2]; N] {
+pub unsafe fn messages_wait_kept<T: Word, const N: usize>(places: [*const u32; N], tag: u32) -> [[T; 2]; N] {
     loop {
         let seen = places.map(|place| {
             let (first, second): (u64, u64);
             // SAFETY: the caller's.
             unsafe {
-                asm!("ld.relaxed.gpu.global.v2.u64 {{{}, {}}}, [{}];", out(reg64) first, out(reg64) second, in(reg64) place,
-                    options(nostack, preserves_flags));
+                asm!("ld.relaxed.gpu.global.L2::cache_hint.v2.u64 {{{}, {}}}, [{}], {};", out(reg64) first, out(reg64) second,
+                    in(reg64) place, const EVICT_LAST, options(nostack, preserves_flags));
             }
             [first, second]
         });

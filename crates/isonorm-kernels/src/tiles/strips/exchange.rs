@@ -64,7 +64,7 @@ impl Exchange {
         let thread = simt::thread_index();
         if thread < self.columns {
             // SAFETY: a place for each block, whose message there has been received.
-            unsafe { simt::message_send(self.at(thread, self.rank), own, self.tag()) };
+            unsafe { simt::message_send_kept(self.at(thread, self.rank), own, self.tag()) };
         }
         if self.blocks <= FEW {
             return;
@@ -75,7 +75,7 @@ impl Exchange {
             let total = warp::sum_pair(self.add_up::<5>(column, simt::lane(), WARP));
             if simt::lane() == 0 {
                 // SAFETY: the owner's place, whose message there has been received.
-                unsafe { simt::message_send(self.at(column, self.blocks), total, self.tag()) };
+                unsafe { simt::message_send_kept(self.at(column, self.blocks), total, self.tag()) };
             }
             column += warps * self.blocks;
         }
@@ -94,7 +94,7 @@ impl Exchange {
                 }
             });
             // SAFETY: a place for each block.
-            let sent: [[f32; 2]; N] = unsafe { simt::messages_wait(places, self.tag()) };
+            let sent: [[f32; 2]; N] = unsafe { simt::messages_wait_kept(places, self.tag()) };
             unrolled::<N>(|k| {
                 if from + k as u32 * step < self.blocks {
                     sums = [sums[0] + sent[k][0], sums[1] + sent[k][1]];
@@ -116,6 +116,7 @@ impl Exchange {
             return self.add_up::<4>(thread, 0, 1);
         }
         // SAFETY: a place for the total.
-        unsafe { simt::message_wait(self.at(thread, self.blocks), self.tag()) }
+        let [total] = unsafe { simt::messages_wait_kept([self.at(thread, self.blocks).cast_const()], self.tag()) };
+        total
     }
 }
