@@ -26,13 +26,6 @@ fn measured(record: &Value) -> BTreeMap<String, Vec<Measured>> {
     cases
 }
 
-/// The GPU that a record is of.
-fn known(name: &Value) -> Arc<GpuProperties> {
-    let is_its = |gpu: &GpuProperties| *name == *gpu.name;
-    let mut known = GpuProperties::KNOWN.into_iter().map(|(_, gpu)| gpu);
-    Arc::new(known.find(is_its).unwrap_or_else(|| panic!("{name} is a known GPU")))
-}
-
 #[test]
 fn what_is_taken_is_near_the_fastest_that_was_measured() {
     let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/records");
@@ -43,7 +36,8 @@ fn what_is_taken_is_near_the_fastest_that_was_measured() {
     let mut checked = 0;
     for path in paths.filter(of_candidates) {
         let record: Value = serde_json::from_slice(&fs::read(&path).expect("readable")).expect("JSON");
-        let gpu = known(&record["gpu"]["name"]);
+        let name = record["gpu"]["name"].as_str().expect("a GPU's name");
+        let gpu = Arc::new(GpuProperties::named(name).expect("a known GPU"));
         for (case, ways) in measured(&record) {
             let desc: NormDesc = case.parse().expect("a problem");
             let plan = GpuPlan::new(&desc, &gpu).expect("a valid problem");

@@ -15,7 +15,7 @@ const UNKNOWN_PEAK: f64 = 1e12;
 pub(crate) fn properties(context: &Context) -> Result<GpuProperties> {
     let attribute = |which| attribute(context, which);
     let name = name(context)?;
-    let known = GpuProperties::KNOWN.into_iter().find(|(_, known)| known.name == name);
+    let known = GpuProperties::named(&name);
     // A double data rate: two transfers a clock; kHz, bits. Not every driver tells.
     let clock = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0);
     let bus = attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0);
@@ -40,7 +40,7 @@ pub(crate) fn properties(context: &Context) -> Result<GpuProperties> {
         shared_bytes_per_block,
         l2_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as usize,
         memory_bytes: total_memory(context)?,
-        copy_bytes_per_second: known.map_or(copy_speed(peak), |(_, known)| known.copy_bytes_per_second),
+        copy_bytes_per_second: known.map_or(copy_speed(peak), |known| known.copy_bytes_per_second),
     })
 }
 

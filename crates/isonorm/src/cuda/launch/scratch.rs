@@ -239,7 +239,7 @@ fn next_tags(so_far: u32, tags: u64) -> (u32, u32) {
 }
 
 impl Region {
-    /// Makes it as large as needed; whether it is another than before.
+    /// Makes it as large as needed; whether it is another than before. What fails leaves none, so that the next is another.
     fn grow(&mut self, needed: usize, stream: &Stream) -> Result<bool> {
         if needed <= self.bytes {
             return Ok(false);
@@ -248,22 +248,18 @@ impl Region {
             stream.device().context(),
             needed.next_power_of_two().max(LEAST_KEPT_BYTES),
         );
+        self.release(context, stream.raw())?;
         let address = Pool::allocate(context, bytes, stream.raw())?;
-        let former = std::mem::replace(self, Region { address, bytes });
-        former.free(context, stream.raw())?;
+        *self = Region { address, bytes };
         Ok(true)
     }
 
     /// Gives it back, when the stream has come so far.
     fn release(&mut self, context: &Context, stream: &RawStream) -> Result<()> {
-        std::mem::take(self).free(context, stream)
-    }
-
-    fn free(self, context: &Context, stream: &RawStream) -> Result<()> {
-        match self.bytes {
-            0 => Ok(()),
+        match std::mem::take(self) {
+            Region { bytes: 0, .. } => Ok(()),
             // SAFETY: it was allocated once, and calls that come later work elsewhere.
-            _ => unsafe { Pool::free(context, self.address, stream) },
+            Region { address, .. } => unsafe { Pool::free(context, address, stream) },
         }
     }
 }

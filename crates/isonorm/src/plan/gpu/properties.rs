@@ -74,6 +74,12 @@ impl GpuProperties {
         known.map(|(_, properties)| properties)
     }
 
+    /// One of [`KNOWN`](GpuProperties::KNOWN) by its [`name`](GpuProperties::name), as the driver tells it.
+    pub fn named(name: &str) -> Option<GpuProperties> {
+        let mut known = GpuProperties::KNOWN.into_iter().map(|(_, properties)| properties);
+        known.find(|properties| properties.name == name)
+    }
+
     /// The compute capability as it is written: `9.0`.
     pub fn compute_capability(&self) -> String {
         format!("{}.{}", self.compute_capability / 10, self.compute_capability % 10)
