@@ -1,16 +1,17 @@
-//! [`Case`]: a problem string with the words `data=`, `seed=`, `mean=`, `running=` and `dx=`.
+//! [`Case`]: a problem string with the words `data=`, `seed=`, `mean=`, `running=`, `dx=` and `rung=`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use isonorm::{DType, Error, NormDesc};
+use isonorm::{DType, Error, NormDesc, Rung};
 use serde::{Serialize, Serializer};
 
 use crate::Data;
 
-/// What is computed, and on which data. Prints and parses as a problem string with five more words:
+/// What is computed, and on which data. Prints and parses as a problem string with six more words:
 /// `data=` (see [`Data`]), `seed=` (a number), `mean=f64` (the saved mean is kept in `f64` whatever the data),
-/// `running=none` (training updates no running statistics) and `dx=none` (a backward pass computes the other gradients only).
+/// `running=none` (training updates no running statistics), `dx=none` (a backward pass computes the other gradients only) and `rung=` (a
+/// published kernel computes it, see [`Rung`]).
 ///
 /// ```
 /// use isonorm_check::Case;
@@ -33,6 +34,8 @@ pub struct Case {
     pub untracked: bool,
     /// Whether a backward pass leaves dx out, as where x needs no gradient and the parameters do.
     pub without_dx: bool,
+    /// The rung of the ladder that computes it, instead of what would be planned.
+    pub rung: Option<Rung>,
 }
 
 impl Case {
@@ -45,6 +48,15 @@ impl Case {
             wide_mean: false,
             untracked: false,
             without_dx: false,
+            rung: None,
+        }
+    }
+
+    /// The same problem by a rung of the ladder.
+    pub fn rung(self, rung: Rung) -> Case {
+        Case {
+            rung: Some(rung),
+            ..self
         }
     }
 
@@ -97,7 +109,8 @@ impl fmt::Display for Case {
         write!(f, "{} data={} seed={}", self.desc, self.data, self.seed)?;
         f.write_str(if self.wide_mean { " mean=f64" } else { "" })?;
         f.write_str(if self.untracked { " running=none" } else { "" })?;
-        f.write_str(if self.without_dx { " dx=none" } else { "" })
+        f.write_str(if self.without_dx { " dx=none" } else { "" })?;
+        self.rung.map_or(Ok(()), |rung| write!(f, " rung={rung}"))
     }
 }
 
@@ -110,7 +123,7 @@ impl FromStr for Case {
             reason,
             text: text.chars().take(1024).collect(),
         };
-        let (mut data, mut seed, mut mean, mut running, mut dx) = (None, None, None, None, None);
+        let (mut data, mut seed, mut mean, mut running, mut dx, mut rung) = (None, None, None, None, None, None);
         let mut problem = String::new();
         for word in text.split_ascii_whitespace() {
             let slot = match word.split_once('=') {
@@ -119,6 +132,7 @@ impl FromStr for Case {
                 Some(("mean", v)) => (&mut mean, v),
                 Some(("running", v)) => (&mut running, v),
                 Some(("dx", v)) => (&mut dx, v),
+                Some(("rung", v)) => (&mut rung, v),
                 _ => {
                     problem.push_str(word);
                     problem.push(' ');
@@ -151,6 +165,8 @@ impl FromStr for Case {
             Some("none") => return Err(invalid("dx=none is for backward passes".into())),
             Some(v) => return Err(invalid(format!("dx={v}; expected none"))),
         };
+        let unknown = |v| invalid(format!("rung={v}; expected one of {}", Rung::ALL.map(Rung::name).join(", ")));
+        let rung = rung.map(|v| Rung::named(v).ok_or_else(|| unknown(v))).transpose()?;
         Ok(Case {
             desc,
             data,
@@ -158,6 +174,7 @@ impl FromStr for Case {
             wide_mean,
             untracked,
             without_dx,
+            rung,
         })
     }
 }

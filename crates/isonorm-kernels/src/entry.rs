@@ -6,6 +6,9 @@ mod probe;
 #[cfg(isonorm_module = "occupancy")]
 mod occupancy;
 
+#[cfg(any(isonorm_module = "ladder_batch_norm", isonorm_module = "ladder_layer_norm"))]
+mod ladder;
+
 #[cfg(not(any(isonorm_module = "simt", isonorm_module = "occupancy")))]
 mod rows;
 
@@ -18,4 +21,5 @@ type Element = isonorm_math::Bf16;
 #[cfg(isonorm_data = "f16")]
 type Element = isonorm_math::F16;
 #[cfg(not(any(isonorm_data = "bf16", isonorm_data = "f16")))]
+#[allow(dead_code, reason = "the ladder has one type")]
 type Element = f32;

@@ -9,6 +9,7 @@
 //! | [`warp`], [`block`], [`cluster`], [`grid`] | helpers, named by the group of threads that cooperates |
 //! | [`rows`] | kernels for groups that are contiguous in memory |
 //! | [`tiles`] | kernels for groups that are not: those of channels |
+//! | [`ladder`] | published kernels, to compare with; no plan takes them |
 //! | `interpreter` | (host only) runs kernels and finds their races, overruns and deadlocks |
 //! | `modules` | (host only) the generated PTX |
 #![cfg_attr(target_arch = "nvptx64", no_std)]
@@ -30,6 +31,7 @@ pub mod grid;
 pub mod instances;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod interpreter;
+pub mod ladder;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod modules;
 pub mod rows;

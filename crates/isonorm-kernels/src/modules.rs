@@ -157,6 +157,12 @@ modules! {
     "tiles_backward_columns_added" of "f32" "f16" "bf16" for 90;
 }
 
+/// The modules of the [`ladder`](crate::ladder): what no plan takes.
+pub const LADDER: &[Module] = &[
+    module!("ladder_batch_norm", "f32", 80),
+    module!("ladder_layer_norm", "f32", 80),
+];
+
 /// A kernel that does nothing, named `nothing`: for questions to the driver about clusters.
 pub const OCCUPANCY: Module = Module {
     family: "occupancy",
@@ -168,6 +174,7 @@ pub const OCCUPANCY: Module = Module {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ladder::list;
     use crate::rows::key::{backward_kernels, kernels, sweep_kernels};
     use crate::tiles::key as tiles;
 
@@ -202,6 +209,20 @@ mod tests {
         }
         for (family, _) in all() {
             assert!(ROWS.iter().any(|module| module.family == family), "{family}");
+        }
+    }
+
+    #[test]
+    fn every_kernel_of_the_ladder_has_an_entry() {
+        let listed = [
+            list::batch_norm().map(|(name, _)| name).to_vec(),
+            list::layer_norm().map(|(name, _)| name).to_vec(),
+        ];
+        for (module, mut names) in LADDER.iter().zip(listed) {
+            let mut entries: Vec<_> = module.entries().collect();
+            names.sort_unstable();
+            entries.sort_unstable();
+            assert_eq!(names, entries, "{}", module.family);
         }
     }
 }

@@ -24,6 +24,6 @@ pub use half::{bf16, f16};
 pub use isonorm_math::Activation;
 pub use launch::{Backward, BackwardArguments, Forward, ForwardArguments, Workspace};
 #[cfg(feature = "cuda")]
-pub use plan::gpu::{GpuPlan, GpuProperties, Kernel};
+pub use plan::gpu::{GpuPlan, GpuProperties, Kernel, Rung, Variance};
 pub use plan::{Candidate, CpuProperties, Plan, Traffic};
 pub use tensor::{Scalar, Tensor, TensorData, View, ViewMut};

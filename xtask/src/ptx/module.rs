@@ -98,7 +98,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 109] = [
+const FAMILIES: [&str; 111] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -208,6 +208,8 @@ const FAMILIES: [&str; 109] = [
     "tiles_forward_joined_piecewise",
     "tiles_backward_joined_piecewise",
     "tiles_backward_columns_added",
+    "ladder_batch_norm",
+    "ladder_layer_norm",
 ];
 
 /// Whether the family is one of strips.
@@ -232,6 +234,8 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
             }
         }
         "rows_backward_wide" => |_| 256,
+        // As they were published.
+        ladder if ladder.starts_with("ladder") => |kernel| if kernel == "bn_tile_nc" { 1024 } else { 256 },
         strips if is_strips(strips) => |_| 512,
         tiles if tiles.starts_with("tiles") => |_| 256,
         "rows_backward_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },
@@ -246,6 +250,7 @@ fn data(family: &str) -> &'static [&'static str] {
     match family {
         // Accesses of 16-bit numbers have more sums than there are registers, or more numbers.
         "rows_backward_wide" | "rows_forward_cluster_segments_wide" => &["f32"],
+        ladder if ladder.starts_with("ladder") => &["f32"],
         _ => &["f32", "f16", "bf16"],
     }
 }

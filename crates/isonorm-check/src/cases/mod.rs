@@ -11,6 +11,7 @@
 //! | `combinations` | every op, layout, type, pass, affine, activation and residual with every other, on small shapes |
 //! | `kernels` | a small case for each kernel of a GPU |
 //! | `large` | groups so large that threads share them |
+//! | `ladder` | published kernels (GPUs only; others skip them) |
 
 mod generated;
 pub mod pairwise;
@@ -66,6 +67,7 @@ pub fn suites() -> Vec<Suite> {
         suite("combinations", generated::combinations()),
         suite("kernels", file(include_str!("../../cases/kernels.txt"))),
         suite("large", file(include_str!("../../cases/large.txt"))),
+        suite("ladder", file(include_str!("../../cases/ladder.txt"))),
     ]
 }
 

@@ -1,6 +1,6 @@
 //! All inputs of a case.
 
-use isonorm::{DType, Pass, Residual, TensorData};
+use isonorm::{DType, Pass, Residual, Rung, TensorData};
 use rand::RngExt;
 
 use super::{Data, Role, exact, mask, normals, random, range, signed, x};
@@ -114,7 +114,10 @@ pub fn forward_inputs(case: &Case) -> ForwardInputs {
     let index = Index::of(&case.desc);
     let maker = Maker { case, index: &index };
     let saves = case.desc.get_pass() == Pass::Train;
-    let uses_running = saves && !case.untracked || case.desc.uses_running_statistics();
+    let updates = case.rung.is_none_or(Rung::updates_running);
+    let uses_running = saves && !case.untracked && updates || case.desc.uses_running_statistics();
+    // LayerNorm's rungs save nothing.
+    let saves = saves && case.rung.is_none_or(|rung| !rung.is_layer_norm());
     ForwardInputs {
         x: maker.x(),
         weight: maker.weight(),

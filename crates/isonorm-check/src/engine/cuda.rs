@@ -1,7 +1,7 @@
 //! A GPU, with every tensor guarded in its memory.
 
-use isonorm::cuda::{AnyBuffer, Device, Stream, View, ViewMut, Workspace};
-use isonorm::{NormDesc, Result};
+use isonorm::cuda::{AnyBuffer, Device, Plan, Stream, View, ViewMut, Workspace};
+use isonorm::{NormDesc, Result, Rung};
 
 use super::guard::named;
 use super::pass::Memory;
@@ -30,6 +30,20 @@ impl CudaEngine {
     /// The same with tensors that begin there.
     pub fn starting(self, start: Start) -> CudaEngine {
         CudaEngine { start, ..self }
+    }
+}
+
+impl CudaEngine {
+    fn forward_with(&self, plan: &Plan, inputs: &ForwardInputs) -> Result<Outputs> {
+        pass::forward(self, plan.desc(), inputs, |arguments| {
+            self.stream.forward(plan, arguments, Workspace::Pool)
+        })
+    }
+
+    fn backward_with(&self, plan: &Plan, inputs: &BackwardInputs) -> Result<Outputs> {
+        pass::backward(self, plan.desc(), inputs, |arguments| {
+            self.stream.backward(plan, arguments, Workspace::Pool)
+        })
     }
 }
 
@@ -72,16 +86,18 @@ impl Engine for CudaEngine {
     }
 
     fn forward(&mut self, desc: &NormDesc, inputs: &ForwardInputs) -> Result<Outputs> {
-        let plan = self.stream.device().plan(desc)?;
-        pass::forward(self, desc, inputs, |arguments| {
-            self.stream.forward(&plan, arguments, Workspace::Pool)
-        })
+        self.forward_with(&self.stream.device().plan(desc)?, inputs)
     }
 
     fn backward(&mut self, desc: &NormDesc, inputs: &BackwardInputs) -> Result<Outputs> {
-        let plan = self.stream.device().plan(desc)?;
-        pass::backward(self, desc, inputs, |arguments| {
-            self.stream.backward(&plan, arguments, Workspace::Pool)
-        })
+        self.backward_with(&self.stream.device().plan(desc)?, inputs)
+    }
+
+    fn forward_by(&mut self, rung: Rung, desc: &NormDesc, inputs: &ForwardInputs) -> Result<Outputs> {
+        self.forward_with(&self.stream.device().rung(rung, desc)?, inputs)
+    }
+
+    fn backward_by(&mut self, rung: Rung, desc: &NormDesc, inputs: &BackwardInputs) -> Result<Outputs> {
+        self.backward_with(&self.stream.device().rung(rung, desc)?, inputs)
     }
 }

@@ -1,7 +1,7 @@
 //! The kernels of a GPU, run by the interpreter in guarded memory.
 
-use isonorm::cuda::Interpreter;
-use isonorm::{Error, GpuPlan, NormDesc, Result};
+use isonorm::cuda::{Interpreter, Moved};
+use isonorm::{Error, GpuPlan, NormDesc, Result, Rung};
 
 use super::guard::named;
 use super::host::Host;
@@ -14,6 +14,7 @@ pub struct InterpreterEngine {
     interpreter: Interpreter,
     start: Start,
     alternative: usize,
+    moved: Vec<Moved>,
 }
 
 impl InterpreterEngine {
@@ -23,6 +24,7 @@ impl InterpreterEngine {
             interpreter,
             start: Start::Aligned,
             alternative: 0,
+            moved: Vec::new(),
         }
     }
 
@@ -34,6 +36,11 @@ impl InterpreterEngine {
     /// The same with another plan than the one that is chosen; what has no such plan is unsupported.
     pub fn alternative(self, alternative: usize) -> InterpreterEngine {
         InterpreterEngine { alternative, ..self }
+    }
+
+    /// What kernels have read and written in the last pass, argument by argument.
+    pub fn moved(&self) -> &[Moved] {
+        &self.moved
     }
 
     fn plan(&self, desc: &NormDesc) -> Result<GpuPlan> {
@@ -52,6 +59,22 @@ impl InterpreterEngine {
     }
 }
 
+impl InterpreterEngine {
+    fn forward_with(&mut self, plan: &GpuPlan, inputs: &ForwardInputs) -> Result<Outputs> {
+        pass::forward(&Host(self.start), plan.desc(), inputs, |arguments| {
+            self.moved = self.interpreter.forward(plan, arguments)?;
+            Ok(())
+        })
+    }
+
+    fn backward_with(&mut self, plan: &GpuPlan, inputs: &BackwardInputs) -> Result<Outputs> {
+        pass::backward(&Host(self.start), plan.desc(), inputs, |arguments| {
+            self.moved = self.interpreter.backward(plan, arguments)?;
+            Ok(())
+        })
+    }
+}
+
 impl Engine for InterpreterEngine {
     fn name(&self) -> String {
         named(self.interpreter.to_string(), self.start)
@@ -62,16 +85,18 @@ impl Engine for InterpreterEngine {
     }
 
     fn forward(&mut self, desc: &NormDesc, inputs: &ForwardInputs) -> Result<Outputs> {
-        let plan = self.plan(desc)?;
-        pass::forward(&Host(self.start), desc, inputs, |arguments| {
-            self.interpreter.forward(&plan, arguments)
-        })
+        self.forward_with(&self.plan(desc)?, inputs)
     }
 
     fn backward(&mut self, desc: &NormDesc, inputs: &BackwardInputs) -> Result<Outputs> {
-        let plan = self.plan(desc)?;
-        pass::backward(&Host(self.start), desc, inputs, |arguments| {
-            self.interpreter.backward(&plan, arguments)
-        })
+        self.backward_with(&self.plan(desc)?, inputs)
+    }
+
+    fn forward_by(&mut self, rung: Rung, desc: &NormDesc, inputs: &ForwardInputs) -> Result<Outputs> {
+        self.forward_with(&self.interpreter.rung(rung, desc)?, inputs)
+    }
+
+    fn backward_by(&mut self, rung: Rung, desc: &NormDesc, inputs: &BackwardInputs) -> Result<Outputs> {
+        self.backward_with(&self.interpreter.rung(rung, desc)?, inputs)
     }
 }

@@ -9,7 +9,7 @@ mod pass;
 
 use std::fmt;
 
-use isonorm::{DType, NormDesc, TensorData};
+use isonorm::{DType, Error, NormDesc, Rung, TensorData};
 use serde::Serialize;
 
 pub use cpu::CpuEngine;
@@ -216,4 +216,28 @@ pub trait Engine {
     /// # Errors
     /// What the engine refuses with.
     fn backward(&mut self, desc: &NormDesc, inputs: &BackwardInputs) -> isonorm::Result<Outputs>;
+
+    /// A forward pass by a rung of the ladder.
+    ///
+    /// # Errors
+    /// What the engine refuses with; it may have none.
+    fn forward_by(&mut self, rung: Rung, desc: &NormDesc, _: &ForwardInputs) -> isonorm::Result<Outputs> {
+        Err(no_rung(rung, desc))
+    }
+
+    /// A backward pass by a rung of the ladder.
+    ///
+    /// # Errors
+    /// As [`forward_by`](Engine::forward_by).
+    fn backward_by(&mut self, rung: Rung, desc: &NormDesc, _: &BackwardInputs) -> isonorm::Result<Outputs> {
+        Err(no_rung(rung, desc))
+    }
+}
+
+fn no_rung(rung: Rung, desc: &NormDesc) -> Error {
+    Error::Unsupported {
+        op: desc.op(),
+        pass: desc.get_pass().name(),
+        reason: format!("{rung} is a kernel of GPUs"),
+    }
 }

@@ -21,6 +21,8 @@ pub struct Statistics {
     /// The second largest |x − mean|, beyond which no median of three or more elements lies; 0 when the statistics were given, or of
     /// one element.
     pub median_distance: f64,
+    /// The largest |x|; 0 when the statistics were given.
+    pub largest: f64,
     /// Σ x; no terms when the statistics were given.
     pub values: Sum,
     /// Σ |x − mean|; no terms when the statistics were given.
@@ -38,6 +40,7 @@ impl Statistics {
     fn of(values: impl Iterator<Item = f64> + Clone, centred: bool, eps: f64) -> Statistics {
         let mut s = Statistics::given(0.0, 0.0, eps);
         s.values = values.clone().collect();
+        s.largest = values.clone().fold(0.0, |largest: f64, x| largest.max(x.abs()));
         s.count = s.values.count;
         if centred {
             (s.mean, s.mean_rest) = s.values.over(s.count);
@@ -58,6 +61,7 @@ impl Statistics {
             var,
             rstd: 1.0 / (var + eps).sqrt(),
             median_distance: 0.0,
+            largest: 0.0,
             values: Sum::default(),
             distances: Sum::default(),
             squares: Sum::default(),

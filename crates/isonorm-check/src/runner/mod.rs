@@ -37,7 +37,10 @@ type Comparable = (Outputs, Vec<Expected>, Index);
 
 fn forward(engine: &mut dyn Engine, case: &Case) -> isonorm::Result<Comparable> {
     let inputs = forward_inputs(case);
-    let outputs = engine.forward(&case.desc, &inputs)?;
+    let outputs = match case.rung {
+        Some(rung) => engine.forward_by(rung, &case.desc, &inputs)?,
+        None => engine.forward(&case.desc, &inputs)?,
+    };
     let truth = oracle::forward(&case.desc, &inputs);
     let expected = tolerance::forward(case, &inputs, &truth);
     Ok((outputs, expected, truth.index))
@@ -45,7 +48,10 @@ fn forward(engine: &mut dyn Engine, case: &Case) -> isonorm::Result<Comparable> 
 
 fn backward(engine: &mut dyn Engine, case: &Case) -> isonorm::Result<Comparable> {
     let inputs = backward_inputs(case);
-    let outputs = engine.backward(&case.desc, &inputs)?;
+    let outputs = match case.rung {
+        Some(rung) => engine.backward_by(rung, &case.desc, &inputs)?,
+        None => engine.backward(&case.desc, &inputs)?,
+    };
     let truth = oracle::backward(&case.desc, &inputs);
     let expected = tolerance::backward(case, &inputs, &truth);
     Ok((outputs, expected, truth.index))

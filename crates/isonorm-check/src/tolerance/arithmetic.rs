@@ -1,7 +1,8 @@
 //! What an accumulator's roundings come to.
 
-use isonorm::{DType, NormDesc};
+use isonorm::{DType, NormDesc, Rung};
 
+use super::ladder;
 use crate::oracle::{Preactivation, Statistics, Sum, lowest_bit};
 use crate::{Case, Data};
 
@@ -35,6 +36,8 @@ pub(super) struct Arithmetic {
     /// Whether a mean is subtracted.
     centred: bool,
     eps: f64,
+    /// The published kernel whose arithmetic it is.
+    pub(super) rung: Option<Rung>,
 }
 
 /// The errors of what a group is normalized with.
@@ -65,6 +68,7 @@ impl Arithmetic {
             exact: case.data == Data::Exact,
             centred: desc.get_norm().is_centred(),
             eps: desc.get_eps(),
+            rung: case.rung,
         }
     }
 
@@ -83,19 +87,24 @@ impl Arithmetic {
     }
 
     /// The most roundings that a term goes through in a sum of n.
-    fn depth(n: usize) -> f64 {
+    fn depth(&self, n: usize) -> f64 {
+        self.rung.map_or_else(|| Arithmetic::chain(n), |rung| ladder::depth(rung, n))
+    }
+
+    /// The same of a product's engine.
+    fn chain(n: usize) -> f64 {
         let merges = n.div_ceil(CHAIN).max(1).next_power_of_two().ilog2();
         n.min(CHAIN) as f64 + f64::from(merges)
     }
 
     /// The relative error of a sum of n terms.
     pub(super) fn sum_of(&self, n: usize) -> f64 {
-        self.gamma(Arithmetic::depth(n))
+        self.gamma(self.depth(n))
     }
 
     /// The error of this sum, its terms taken as they are.
     pub(super) fn sum(&self, sum: &Sum) -> f64 {
-        if self.exact && sum.is_exact_in(self.bits) {
+        if self.exact && self.rung.is_none() && sum.is_exact_in(self.bits) {
             return 0.0;
         }
         self.sum_of(sum.count) * sum.magnitude + sum.count as f64 * self.tiny
@@ -109,6 +118,10 @@ impl Arithmetic {
 
     /// The errors of statistics that the engine computes.
     pub(super) fn computed(&self, s: &Statistics) -> StatisticsError {
+        if let Some(rung) = self.rung {
+            let (mean, var) = ladder::statistics(self, rung, s);
+            return self.with_rstd(s, mean, var);
+        }
         let n = s.count as f64;
         let exact =
             self.exact && s.mean_rest == 0.0 && s.values.is_exact_in(self.bits) && s.squares.is_exact_in(self.bits);
@@ -118,8 +131,8 @@ impl Arithmetic {
         if exact {
             return self.with_rstd(s, self.carried(s.mean), self.gamma(2.0) * s.var);
         }
-        let relative = self.gamma(Arithmetic::depth(s.count) + 2.0);
-        let squares = self.gamma(Arithmetic::depth(s.count) + 6.0);
+        let relative = self.gamma(self.depth(s.count) + 2.0);
+        let squares = self.gamma(self.depth(s.count) + 6.0);
         if !self.centred {
             return self.with_rstd(s, 0.0, squares * s.var + self.tiny);
         }
@@ -140,6 +153,11 @@ impl Arithmetic {
 
     fn with_rstd(&self, s: &Statistics, mean: f64, var: f64) -> StatisticsError {
         let radicand = s.var + self.eps;
+        if self.rung.is_some() && var >= radicand {
+            // Anything may come of it, also the root of a negative number.
+            let rstd = f64::INFINITY;
+            return StatisticsError { mean, var, rstd };
+        }
         let smallest = (radicand - var).max(self.eps);
         let rstd = if smallest == radicand {
             0.0
@@ -162,11 +180,15 @@ impl Arithmetic {
 
     /// The error of x̂.
     pub(super) fn xhat(&self, s: &Statistics, e: &StatisticsError, xhat: f64) -> f64 {
-        if xhat == 0.0 && e.mean == 0.0 {
+        if e.rstd == f64::INFINITY {
+            return f64::INFINITY;
+        }
+        let shifted = self.rung.map_or(0.0, |rung| ladder::shift(self, rung, s, xhat));
+        if xhat == 0.0 && e.mean == 0.0 && shifted == 0.0 {
             return 0.0;
         }
         let of_mean = s.rstd * (1.0 + e.rstd) * e.mean;
-        xhat.abs() * (self.gamma(3.0) + e.rstd) + of_mean + self.tiny
+        xhat.abs() * (self.gamma(3.0) + e.rstd) + of_mean + shifted * (1.0 + e.rstd) + self.tiny
     }
 
     /// The error of the pre-activation, from that of x̂.
@@ -182,10 +204,10 @@ mod tests {
 
     #[test]
     fn short_sums_are_chains_and_long_ones_trees() {
-        assert_eq!(Arithmetic::depth(1), 1.0);
-        assert_eq!(Arithmetic::depth(100), 100.0);
-        assert_eq!(Arithmetic::depth(CHAIN), CHAIN as f64);
-        assert_eq!(Arithmetic::depth(CHAIN + 1), CHAIN as f64 + 1.0);
-        assert_eq!(Arithmetic::depth(16 * CHAIN), CHAIN as f64 + 4.0);
+        assert_eq!(Arithmetic::chain(1), 1.0);
+        assert_eq!(Arithmetic::chain(100), 100.0);
+        assert_eq!(Arithmetic::chain(CHAIN), CHAIN as f64);
+        assert_eq!(Arithmetic::chain(CHAIN + 1), CHAIN as f64 + 1.0);
+        assert_eq!(Arithmetic::chain(16 * CHAIN), CHAIN as f64 + 4.0);
     }
 }

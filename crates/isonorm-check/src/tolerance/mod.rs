@@ -39,6 +39,10 @@
 //! * **stream** = x + residual: what the definition says, bit by bit.
 //! * **dweight**, **dbias**: sums with the errors of their terms.
 //!
+//! # The ladder
+//!
+//! A rung has the arithmetic that it was published with; its bounds are in `tolerance/ladder.rs`.
+//!
 //! # The last rounding
 //!
 //! What the engine has before it rounds lies in truth ± tolerance. Rounding is monotone, so the result lies between the
@@ -51,6 +55,7 @@ mod activation;
 mod arithmetic;
 mod backward;
 mod forward;
+mod ladder;
 mod rounding;
 
 pub use arithmetic::{ACTIVATION, ARGUMENT, CHAIN};

@@ -1,14 +1,17 @@
 //! [`Buffers`]: the global memory that a launch may touch.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 
-use super::FaultKind;
+use super::{FaultKind, Report};
 
 struct Buffer {
     name: String,
     start: *mut u8,
     bytes: usize,
     writable: bool,
+    /// What launches have moved so far.
+    moved: Cell<Report>,
 }
 
 /// The global memory of a launch: slices of the host, borrowed while it lasts.
@@ -43,11 +46,17 @@ impl<'a> Buffers<'a> {
             start,
             bytes,
             writable,
+            moved: Cell::default(),
         });
     }
 
+    /// What launches have read and written so far, buffer by buffer.
+    pub fn moved(&self) -> impl Iterator<Item = (&str, Report)> {
+        self.list.iter().map(|buffer| (&buffer.name[..], buffer.moved.get()))
+    }
+
     /// The memory behind an address, when all of `bytes` may be accessed.
-    fn find(&self, address: usize, bytes: usize, write: bool) -> Result<*mut u8, (FaultKind, String)> {
+    fn find(&self, address: usize, bytes: usize, write: bool) -> Result<(&Buffer, *mut u8), (FaultKind, String)> {
         let what = if write { "write" } else { "read" };
         if bytes.is_power_of_two() && !address.is_multiple_of(bytes.min(16)) {
             let detail = format!("{what} of {bytes} bytes at {}", self.describe(address));
@@ -67,7 +76,7 @@ impl<'a> Buffers<'a> {
                 format!("{bytes} bytes at {}", self.describe(address)),
             ));
         }
-        Ok(buffer.start.wrapping_add(address - buffer.start.addr()))
+        Ok((buffer, buffer.start.wrapping_add(address - buffer.start.addr())))
     }
 
     /// An address as a buffer's name and a distance, of the buffer that is nearest.
@@ -87,7 +96,12 @@ impl<'a> Buffers<'a> {
     }
 
     pub(super) fn read(&self, address: usize, to: &mut [u8]) -> Result<(), (FaultKind, String)> {
-        let from = self.find(address, to.len(), false)?;
+        let (buffer, from) = self.find(address, to.len(), false)?;
+        let moved = buffer.moved.get();
+        buffer.moved.set(Report {
+            bytes_read: moved.bytes_read + to.len() as u64,
+            ..moved
+        });
         // SAFETY: `find` made sure that the bytes lie in a slice that is borrowed for this lifetime, and nothing else
         // accesses it while a launch runs, on this one thread.
         unsafe { from.copy_to_nonoverlapping(to.as_mut_ptr(), to.len()) };
@@ -95,7 +109,12 @@ impl<'a> Buffers<'a> {
     }
 
     pub(super) fn write(&self, address: usize, from: &[u8]) -> Result<(), (FaultKind, String)> {
-        let to = self.find(address, from.len(), true)?;
+        let (buffer, to) = self.find(address, from.len(), true)?;
+        let moved = buffer.moved.get();
+        buffer.moved.set(Report {
+            bytes_written: moved.bytes_written + from.len() as u64,
+            ..moved
+        });
         // SAFETY: as in `read`, and the slice is borrowed mutably.
         unsafe { to.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
         Ok(())

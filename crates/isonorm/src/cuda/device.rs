@@ -6,7 +6,7 @@ use super::driver::{self, Context};
 use super::modules::Modules;
 use super::plan::Plans;
 use super::{Plan, Stream};
-use crate::{Error, GpuPlan, GpuProperties, NormDesc, Result};
+use crate::{Error, GpuPlan, GpuProperties, NormDesc, Result, Rung};
 
 /// A GPU: a handle to its context, its kernels and the plans made for it, which are the whole process's and stay until its
 /// end. Any thread may use it.
@@ -119,6 +119,14 @@ impl Device {
         let plans = GpuPlan::alternatives(desc, &self.state.properties)?;
         plans[0].check()?;
         Ok(plans.into_iter().map(|plan| Plan::of(*self, plan)).collect())
+    }
+
+    /// A rung of the ladder, to compare with: see [`GpuPlan::rung`].
+    ///
+    /// # Errors
+    /// As [`GpuPlan::rung`].
+    pub fn rung(&self, rung: Rung, desc: &NormDesc) -> Result<Plan> {
+        Ok(Plan::of(*self, GpuPlan::rung(rung, desc, &self.state.properties)?))
     }
 
     /// A new stream.

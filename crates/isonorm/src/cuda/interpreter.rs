@@ -2,12 +2,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use isonorm_kernels::grid::Messages;
-use isonorm_kernels::interpreter::{Buffers, Launch};
+use isonorm_kernels::interpreter::{Buffers, Launch, Report};
 
 use super::launch::{self, BackwardPointers, ForwardPointers, Launcher, Scratch};
 use crate::launch::{Running, Through};
 use crate::plan::gpu::Schedule;
-use crate::{Backward, Error, Forward, GpuPlan, GpuProperties, Kernel, NormDesc, Result, View, ViewMut};
+use crate::{Backward, Error, Forward, GpuPlan, GpuProperties, Kernel, NormDesc, Result, Rung, View, ViewMut};
 
 /// Multiprocessors that the host plays, at most.
 const MOST_SMS: u32 = 24;
@@ -62,11 +62,19 @@ impl Interpreter {
         Ok(plan)
     }
 
-    /// Runs a forward pass on host memory.
+    /// A rung of the ladder: see [`GpuPlan::rung`].
+    ///
+    /// # Errors
+    /// As [`GpuPlan::rung`].
+    pub fn rung(&self, rung: Rung, desc: &NormDesc) -> Result<GpuPlan> {
+        GpuPlan::rung(rung, desc, &self.properties)
+    }
+
+    /// Runs a forward pass on host memory. Returns what its kernels moved, argument by argument.
     ///
     /// # Errors
     /// As [`Stream::forward`](super::Stream::forward); [`Error::Kernel`] for a mistake of a kernel.
-    pub fn forward(&self, plan: &GpuPlan, arguments: Forward<'_>) -> Result<()> {
+    pub fn forward(&self, plan: &GpuPlan, arguments: Forward<'_>) -> Result<Vec<Moved>> {
         let pointers = ForwardPointers::of(&arguments);
         let aligned = pointers.are_aligned(plan);
         let schedule = launch::accept_forward(plan, &arguments, aligned)?;
@@ -78,14 +86,16 @@ impl Interpreter {
         };
         // SAFETY: the interpreter checks every access.
         unsafe { launch::forward(plan, schedule, &pointers, scratch, &mut on_host)? };
-        workspace.check(plan)
+        let moved = on_host.moved();
+        workspace.check(plan)?;
+        Ok(moved)
     }
 
-    /// Runs a backward pass on host memory.
+    /// Runs a backward pass on host memory. Returns what its kernels moved, argument by argument.
     ///
     /// # Errors
     /// As [`forward`](Interpreter::forward).
-    pub fn backward(&self, plan: &GpuPlan, arguments: Backward<'_>) -> Result<()> {
+    pub fn backward(&self, plan: &GpuPlan, arguments: Backward<'_>) -> Result<Vec<Moved>> {
         let pointers = BackwardPointers::of(&arguments);
         let aligned = pointers.are_aligned(plan);
         let schedule = launch::accept_backward(plan, &arguments, aligned)?;
@@ -97,7 +107,9 @@ impl Interpreter {
         };
         // SAFETY: the interpreter checks every access.
         unsafe { launch::backward(plan, schedule, &pointers, scratch, &mut on_host)? };
-        workspace.check(plan)
+        let moved = on_host.moved();
+        workspace.check(plan)?;
+        Ok(moved)
     }
 }
 
@@ -105,6 +117,17 @@ impl fmt::Display for Interpreter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "interpreter of {}", self.properties.name)
     }
+}
+
+/// What the kernels of a call read and wrote of an argument, each byte as often as threads asked for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// The argument's name, such as `x`; `workspace` for what kernels leave each other.
+    pub argument: String,
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Bytes that were written.
+    pub written_bytes: u64,
 }
 
 /// The scratch memory of a call, aligned to 16 bytes; at first it holds no number, and messages of calls before.
@@ -165,6 +188,17 @@ impl Workspace {
 struct OnHost<'a> {
     buffers: Buffers<'a>,
     seed: u64,
+}
+
+impl OnHost<'_> {
+    fn moved(&self) -> Vec<Moved> {
+        let one = |(argument, report): (&str, Report)| Moved {
+            argument: argument.into(),
+            read_bytes: report.bytes_read,
+            written_bytes: report.bytes_written,
+        };
+        self.buffers.moved().map(one).collect()
+    }
 }
 
 impl Launcher for OnHost<'_> {

@@ -51,7 +51,7 @@ pub use any::AnyBuffer;
 pub use buffer::Buffer;
 pub use device::Device;
 pub use graph::{Event, Graph};
-pub use interpreter::Interpreter;
+pub use interpreter::{Interpreter, Moved};
 pub use launch::Workspace;
 pub use plan::Plan;
 pub use stream::Stream;

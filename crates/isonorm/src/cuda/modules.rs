@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use isonorm_kernels::modules::{Module, ROWS};
+use isonorm_kernels::modules::{LADDER, Module, ROWS};
 
 use super::driver::{Context, Function, LoadedModule};
 use crate::{Error, GpuProperties, Kernel, Result};
@@ -24,7 +24,7 @@ impl Default for Modules {
             loaded: OnceLock::new(),
             loading: Mutex::new(()),
         };
-        Modules(ROWS.iter().copied().map(slot).collect())
+        Modules(ROWS.iter().chain(LADDER).copied().map(slot).collect())
     }
 }
 

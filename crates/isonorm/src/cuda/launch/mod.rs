@@ -15,6 +15,7 @@ macro_rules! of_type {
     };
 }
 
+mod ladder;
 mod on_stream;
 mod rows;
 mod scratch;
@@ -298,6 +299,10 @@ pub(super) unsafe fn forward(
         Some((Work::Tiles(tiles), kernels)) => unsafe {
             tiles::forward(plan, tiles, kernels, pointers, scratch, launcher)
         },
+        // SAFETY: as above.
+        Some((Work::Rung(rung), kernels)) => unsafe {
+            ladder::forward(plan, *rung, kernels, pointers, scratch, launcher)
+        },
         _ => Ok(()),
     }
 }
@@ -326,6 +331,8 @@ pub(super) unsafe fn backward(
         Some((Work::Tiles(tiles), kernels)) => unsafe {
             tiles::backward(plan, tiles, kernels, pointers, scratch, launcher)
         },
+        // SAFETY: as above.
+        Some((Work::Rung(_), kernels)) => unsafe { ladder::backward(plan, kernels, pointers, launcher) },
         // SAFETY: as above.
         _ => unsafe { nothing_added_up(plan, pointers, launcher) },
     }

@@ -3,12 +3,14 @@
 
 mod choice;
 mod explain;
+pub(crate) mod ladder;
 mod occupancy;
 mod properties;
 pub(crate) mod rows;
 pub(crate) mod tiles;
 mod tuning;
 
+pub use ladder::{Rung, Variance};
 pub use properties::GpuProperties;
 pub(crate) use properties::copy_speed;
 
@@ -86,6 +88,8 @@ pub(crate) enum Work {
     Backward(rows::Backward),
     Sweeps(rows::Sweeps),
     Tiles(tiles::Tiles),
+    /// A published kernel; no plan that was chosen has one.
+    Rung(Rung),
 }
 
 impl Schedule {
@@ -102,7 +106,7 @@ impl Schedule {
             Work::Forward(rows) => rows.parameters,
             Work::Backward(rows) => rows.parameters,
             Work::Sweeps(rows) => rows.parameters,
-            Work::Tiles(_) => return false,
+            Work::Tiles(_) | Work::Rung(_) => return false,
         };
         parameters.sharing == Sharing::ByColumn
     }
