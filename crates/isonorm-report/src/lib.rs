@@ -23,17 +23,17 @@
 //!                "median_s": 2e-6, "floor_s": 1e-6, "ratio": 2.0, "peers": { "torch": { "median_s": 8e-6 } } }]
 //! }"#;
 //! let record = Record::parse(text.as_bytes())?;
-//! let page = isonorm_report::page::html(&[record]);
+//! let page = isonorm_report::page::html(&[record])?;
 //! assert!(page.contains("<svg"));
-//! # Ok::<(), isonorm_report::record::LoadError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 pub mod case;
 pub mod compare;
 mod format;
-//pub mod merged;
-//pub mod page;
-//pub mod picture;
+pub mod merged;
+pub mod page;
+pub mod picture;
 pub mod record;
 mod statistics;
 
