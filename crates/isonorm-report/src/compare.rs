@@ -1,5 +1,7 @@
 //! A new record beside an old one: what got slower, and what is noise.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::record::{Record, Row};
@@ -81,7 +83,10 @@ impl Comparison {
     /// Compares case by case. Of a case with several plans, the one that is chosen counts.
     #[must_use]
     pub fn of(old: &Record, new: &Record) -> Comparison {
-        let before = |row: &Row| old.rows.iter().find(|o| o.is_chosen() && o.case == row.case);
+        // Of a case that is there twice, the first.
+        let all = old.rows.iter().rev().filter(|row| row.is_chosen());
+        let by_case: BTreeMap<&str, &Row> = all.map(|row| (row.case.as_str(), row)).collect();
+        let before = |row: &Row| by_case.get(row.case.as_str()).copied();
         let now = || new.rows.iter().filter(|row| row.is_chosen());
         let rows: Vec<_> = now().filter_map(|row| Some(Compared::of(before(row)?, row))).collect();
         Comparison {

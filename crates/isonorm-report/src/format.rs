@@ -46,9 +46,12 @@ pub(crate) fn trimmed(x: f64) -> String {
     }
 }
 
-/// A share as `87 %`.
+/// A share as `87 %`; a small one with a digit more.
 pub(crate) fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
+    match share * 100.0 {
+        p if p > 0.0 && p < 9.95 => format!("{p:.1} %"),
+        p => format!("{p:.0} %"),
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::case::Case;
-use crate::format::{bytes, number};
+use crate::format::{bytes, number, trimmed};
 use crate::merged::Machine;
 use crate::picture::escape;
 use crate::record::{LadderProblem, Record, Row};
@@ -20,7 +20,13 @@ pub(super) fn facts(machine: &Machine) -> String {
                 told.push(value);
             }
         }
-        told.join("; ")
+        // What another says with more words.
+        let said = told.iter().filter(|value| {
+            !told
+                .iter()
+                .any(|other| other.len() > value.len() && other.starts_with(*value))
+        });
+        said.cloned().collect::<Vec<_>>().join("; ")
     };
     rows.push(("GPU", all(&|record| Some(gpu(record.gpu.as_ref()?)))));
     rows.push(("processor", all(&|record| Some(processor(record)))));
@@ -29,7 +35,7 @@ pub(super) fn facts(machine: &Machine) -> String {
     rows.push(("measured", all(&|record| Some(date(record)))));
     rows.push((
         "least time of a case",
-        all(&|record| Some(format!("{} s", number(record.settings.min_time_s)))),
+        all(&|record| Some(format!("{} s", trimmed(record.settings.min_time_s)))),
     ));
     let mut html = format!(
         "<table class=\"facts\">\n<caption>{}</caption>\n<tbody>\n",

@@ -39,11 +39,16 @@ impl Axis {
         let mut ticks: Vec<_> = powers
             .map(|power| (power * step, name((power * step).exp2())))
             .collect();
-        if ticks.len() <= 3 && base > 4.0 {
-            let between = ticks
-                .clone()
-                .into_iter()
-                .flat_map(|(at, _)| [2.0, 5.0].map(|m: f64| at + m.log2()));
+        // Few powers alone would leave a reader to guess.
+        let multiples: &[f64] = match () {
+            () if every > 1.0 => &[],
+            () if base > 4.0 && ticks.len() <= 3 => &[2.0, 5.0],
+            () if base <= 4.0 && ticks.len() <= 5 => &[1.5],
+            () => &[],
+        };
+        if !multiples.is_empty() {
+            let powers = ticks.clone().into_iter();
+            let between = powers.flat_map(|(at, _)| multiples.iter().map(move |multiple| at + multiple.log2()));
             let inside = between.filter(|at| *at < last * step);
             ticks.extend(inside.map(|at| (at, name(at.exp2()))));
         }

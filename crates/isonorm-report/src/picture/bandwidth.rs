@@ -22,7 +22,8 @@ pub(super) fn draw(machine: &Machine) -> Result<Option<Picture>> {
     let most = rows.iter().map(|row| 1.0 / row.ratio).fold(1.0, f64::max);
     // Some work within a cache is several times as fast as a copy; what is above that is drawn at the edge.
     let y = Axis::linear(most.min(3.0), 0.25, "share of the copy's speed", percent);
-    let entries = entries(&rows);
+    let ops = ops(&rows);
+    let entries = entries(&ops);
     let body = paint(SIZE, |area| {
         let width = SIZE.0 as i32 - 80;
         let top = 34 + legend_height(&entries, width) as u32;
@@ -35,7 +36,7 @@ pub(super) fn draw(machine: &Machine) -> Result<Option<Picture>> {
         let frame = Frame::draw(area, &x, &y, around)?;
         frame.level(area, 1.0, "as fast as the copy")?;
         for row in &rows {
-            let (shape, ink) = look(&rows, row);
+            let (shape, ink) = look(&ops, row);
             mark(
                 area,
                 shape,
@@ -69,18 +70,20 @@ fn ops<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
 }
 
 /// A colour for each op, a shape for each direction.
-fn look(rows: &[&Row], row: &Row) -> (Mark, ink::Ink) {
+fn look(ops: &[&str], row: &Row) -> (Mark, ink::Ink) {
     let case = Case::of(&row.case);
-    let op = ops(rows).iter().position(|op| *op == case.op).unwrap_or_default();
+    let op = ops.iter().position(|op| *op == case.op).unwrap_or_default();
     (
         if case.is_backward() { Mark::Triangle } else { Mark::Disc },
         ink::series(op),
     )
 }
 
-fn entries(rows: &[&Row]) -> Vec<Entry> {
-    let ops = ops(rows).into_iter().enumerate();
-    let mut entries: Vec<Entry> = ops.map(|(i, op)| (Mark::Square, ink::series(i), op.into())).collect();
+fn entries(ops: &[&str]) -> Vec<Entry> {
+    let ops = ops.iter().enumerate();
+    let mut entries: Vec<Entry> = ops
+        .map(|(i, op)| (Mark::Square, ink::series(i), op.to_string()))
+        .collect();
     for (shape, name) in [(Mark::Disc, "forward"), (Mark::Triangle, "backward")] {
         entries.push((shape, ink::MUTED, name.into()));
     }

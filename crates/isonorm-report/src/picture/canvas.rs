@@ -94,7 +94,12 @@ impl Letters {
 
 /// Writes; the point is half way up the letters.
 pub(super) fn write(area: &Area, text: &str, at: (i32, i32), letters: Letters) -> Result {
-    Ok(area.draw(&Text::new(text.to_owned(), at, letters.style()))?)
+    // plotters escapes what is markup, but XML has no place at all for what is not printed.
+    let text: String = text
+        .chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect();
+    Ok(area.draw(&Text::new(text, at, letters.style()))?)
 }
 
 pub(super) fn line(area: &Area, points: Vec<(i32, i32)>, ink: Ink, width: u32) -> Result {
@@ -121,6 +126,9 @@ pub(super) enum Mark {
     /// A large one, around another mark.
     Around,
     Cross,
+    /// What sets a diamond off from a bar.
+    Backing,
+    Upright,
 }
 
 impl Mark {
@@ -145,6 +153,8 @@ pub(super) fn mark(area: &Area, mark: Mark, (x, y): (i32, i32), ink: Ink) -> Res
         Mark::Triangle => polygon(&[(0, -5), (5, 4), (-5, 4)])?,
         Mark::Square => polygon(&[(-4, -4), (4, -4), (4, 4), (-4, 4)])?,
         Mark::Diamond => polygon(&[(0, -6), (5, 0), (0, 6), (-5, 0)])?,
+        Mark::Backing => polygon(&[(0, -10), (9, 0), (0, 10), (-9, 0)])?,
+        Mark::Upright => return line(area, vec![(x, y - 8), (x, y + 8)], ink, 2),
         Mark::Ring => area.draw(&Circle::new((x, y), 3, stroke(ink, 1)))?,
         Mark::Around => area.draw(&Circle::new((x, y), 9, stroke(ink, 2)))?,
         Mark::Cross => {

@@ -45,7 +45,7 @@ pub(crate) const GRID: Ink = Ink::new("grid", (0xD8, 0xDC, 0xE0), "#3A4149");
 /// The floor, and what must not be missed.
 pub(crate) const FLOOR: Ink = Ink::new("floor", (0x77, 0x7F, 0x88), "#8D96A0");
 /// The ground.
-const GROUND: Ink = Ink::new("ground", (0xFE, 0xFE, 0xFE), "#15181C");
+pub(crate) const GROUND: Ink = Ink::new("ground", (0xFE, 0xFE, 0xFE), "#15181C");
 
 /// What is compared: isonorm is always the first.
 pub(crate) const SERIES: [Ink; 7] = [

@@ -51,14 +51,7 @@ fn picture(ladder: &LadderProblem, machine: &Machine) -> Result<Picture> {
         for (i, rung) in rungs.iter().enumerate() {
             step(area, &frame, rung, TOP + RUNG * i as i32)?;
         }
-        // One floor for all: they are measured in turns, a few percent apart.
-        let floor = frame.across(rungs.iter().map(|rung| rung.floor_s).fold(f64::INFINITY, f64::min));
-        line(
-            area,
-            vec![(floor, TOP), (floor, TOP + RUNG * rungs.len() as i32)],
-            ink::FLOOR,
-            2,
-        )
+        Ok(())
     })?;
     Ok(Picture {
         subject: Subject::Ladder,
@@ -98,10 +91,10 @@ fn entries(rungs: &[Rung]) -> Vec<Entry> {
     let mut entries = vec![
         (Mark::Square, ink::series(0), "isonorm".to_owned()),
         (Mark::Square, ink::series(4), "other designs".to_owned()),
-        (Mark::Square, ink::FLOOR, "the copy".to_owned()),
+        (Mark::Upright, ink::TEXT, "the copy".to_owned()),
     ];
     if rungs.iter().any(|rung| published(rung).is_some()) {
-        entries.push((Mark::Diamond, ink::series(1), "published, on its machine".to_owned()));
+        entries.push((Mark::Diamond, ink::TEXT, "published, on its machine".to_owned()));
     }
     entries
 }
@@ -124,9 +117,12 @@ fn step(area: &Area, frame: &Frame, rung: &Rung, top: i32) -> Result {
     };
     let end = frame.across(rung.median_s).max(LEFT as i32 + 2);
     bar(area, (LEFT as i32, top + 22), (end, top + 34), own)?;
+    let floor = frame.across(rung.floor_s);
+    line(area, vec![(floor, top + 19), (floor, top + 37)], ink::TEXT, 2)?;
     let published = published(rung).map(|s| frame.across(s));
     if let Some(at) = published {
-        mark(area, Mark::Diamond, (at, top + 28), ink::series(1))?;
+        mark(area, Mark::Backing, (at, top + 28), ink::GROUND)?;
+        mark(area, Mark::Diamond, (at, top + 28), ink::TEXT)?;
     }
     // Not under the mark.
     let at = published

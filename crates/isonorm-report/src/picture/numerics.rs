@@ -105,10 +105,10 @@ fn about(lines: &[Line]) -> String {
     let each = lines.iter().map(|line| {
         let most = line.points.iter().filter_map(|point| point.error).fold(0.0, f64::max);
         let lost = line.points.iter().filter(|point| point.error.is_none()).count();
-        let lost = if lost > 0 {
-            format!(", and {lost} results that are not finite")
-        } else {
-            String::new()
+        let lost = match lost {
+            0 => String::new(),
+            1 => " and one result that is not finite".into(),
+            n => format!(" and {n} results that are not finite"),
         };
         format!("{} {}{lost}", called(line.name), number(most))
     });

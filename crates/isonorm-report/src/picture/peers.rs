@@ -57,10 +57,14 @@ pub(super) fn draw(machine: &Machine) -> Result<Vec<Picture>> {
         rows.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
         let parts = rows.len().div_ceil(MOST_CASES).max(1);
         for (i, part) in rows.chunks(rows.len().div_ceil(parts).max(1)).enumerate() {
-            let of = (parts > 1)
-                .then(|| format!(", part {} of {parts}", i + 1))
-                .unwrap_or_default();
-            let about = format!("{} {}", about(&rows, &peers), order(parts));
+            let of = match parts {
+                1 => String::new(),
+                _ => format!(", part {} of {parts}", i + 1),
+            };
+            let about = match i {
+                0 => format!("{} {}", about(&rows, &peers), order(parts)),
+                _ => "The cases that follow, in the order of isonorm's ratio.".into(),
+            };
             pictures.push(picture(part, &peers, machine, (backward, &of, i), about)?);
         }
     }
@@ -142,7 +146,7 @@ fn ratios(row: &Row, peers: &[&str]) -> Vec<Option<f64>> {
 fn case(area: &Area, frame: &Frame, row: &Row, peers: &[&str], top: i32) -> Result {
     let ratios = ratios(row, peers);
     let said: Vec<_> = ratios.iter().map(|ratio| ratio.map_or("–".into(), number)).collect();
-    let (numbers, baseline) = (said.join("  "), top + SMALL / 2 + 4);
+    let (numbers, baseline) = (said.join(" · "), top + SMALL / 2 + 4);
     let right = WIDTH as i32 - SIDES.1 as i32;
     write(
         area,
@@ -192,7 +196,10 @@ fn about(rows: &[&Row], peers: &[&str]) -> String {
             .filter_map(|row| Some((row, row.peers.get(*peer)?.median_s)));
         let over: Vec<_> = with.map(|(row, s)| s / row.median_s).collect();
         if let Some(mean) = geometric_mean(over.iter().copied()) {
-            let behind = over.iter().filter(|ratio| **ratio < 1.0).count();
+            let behind = match over.iter().filter(|ratio| **ratio < 1.0).count() {
+                0 => "none".into(),
+                n => n.to_string(),
+            };
             text += &format!(
                 " {} takes {} times isonorm's time over {} cases, and less in {behind}.",
                 called(peer),

@@ -113,7 +113,7 @@ fn places(entries: &[Entry], width: i32) -> (Vec<(i32, i32)>, i32) {
     let (mut x, mut y) = (0, 0);
     let mut places = Vec::new();
     for (_, _, name) in entries {
-        let needed = 18 + Letters::new(TEXT).width(name) + 14;
+        let needed = 21 + Letters::new(TEXT).width(name) + 14;
         if x > 0 && x + needed > width {
             (x, y) = (0, y + LEGEND_ROW);
         }
@@ -132,8 +132,8 @@ pub(super) fn legend_height(entries: &[Entry], width: i32) -> i32 {
 pub(super) fn legend(area: &Area, entries: &[Entry], (left, top): (i32, i32), width: i32) -> Result {
     for ((shape, ink, name), (x, y)) in entries.iter().zip(places(entries, width).0) {
         let (x, y) = (left + x, top + y + SMALL / 2 + 2);
-        mark(area, *shape, (x + 6, y), *ink)?;
-        write(area, name, (x + 18, y), Letters::new(TEXT))?;
+        mark(area, *shape, (x + 9, y), *ink)?;
+        write(area, name, (x + 21, y), Letters::new(TEXT))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::axis::Axis;
 use super::canvas::{Area, Letters, Mark, Result, draw as paint, mark, write};
 use super::plot::{Around, Entry, Frame, legend, legend_height};
-use super::sweep::{Cliff, Curve, elements, extremes, said};
+use super::sweep::{Cliff, Curve, elements, said};
 use super::{Picture, Subject, Table, ink, slug};
 use crate::case::Case;
 use crate::format::{number, seconds, trimmed};
@@ -25,37 +25,40 @@ const CHANNELS: [(u64, &str); 4] = [
 ];
 
 pub(super) fn draw(machine: &Machine) -> Result<Vec<Picture>> {
-    let is_image = |case: &Case| matches!(case.shape[..], [_, _, h, w] if h == w);
-    let rows = machine.rows(|row| Case::of(&row.case).op == "batchnorm" && is_image(&Case::of(&row.case)));
-    let mut types: Vec<&str> = rows.iter().filter_map(|row| Case::of(&row.case).get("dtype")).collect();
-    types.sort_unstable();
-    types.dedup();
     let mut pictures = Vec::new();
-    for dtype in types {
-        let plain =
-            |case: &Case| case.get("dtype") == Some(dtype) && case.get("act").or(case.get("residual")).is_none();
-        let of: Vec<_> = rows.iter().copied().filter(|row| plain(&Case::of(&row.case))).collect();
-        let sweep = Sweep::of(&of);
-        let cases: usize = sweep.curves.iter().map(|curve| curve.points.len()).sum();
-        if cases >= FEWEST_CASES {
+    for dtype in ["f32", "bf16", "f16", "f64"] {
+        let is_of = |row: &Row| {
+            let case = Case::of(&row.case);
+            let is_image = matches!(case.shape[..], [_, _, h, w] if h == w);
+            let is_plain = case.get("act").or(case.get("residual")).is_none();
+            case.op == "batchnorm" && is_image && is_plain && case.get("dtype") == Some(dtype)
+        };
+        // All is of one run: the newest that is a sweep.
+        let newest = machine
+            .records
+            .iter()
+            .rev()
+            .map(|record| Sweep::of(record.chosen(is_of)));
+        if let Some(sweep) = newest.into_iter().find(Sweep::is_one) {
             pictures.push(picture(dtype, &sweep, machine)?);
         }
     }
     Ok(pictures)
 }
 
-/// Curves over sides, each of one layout, direction, number of channels and size.
+/// Cases over sides; curves are each of one layout, direction, number of channels and size.
 struct Sweep<'a> {
+    rows: Vec<&'a Row>,
     curves: Vec<Curve<'a>>,
     /// Fewer than a quarter of the most elements is small.
     most: u64,
 }
 
 impl<'a> Sweep<'a> {
-    fn of(rows: &[&'a Row]) -> Sweep<'a> {
+    fn of(rows: Vec<&'a Row>) -> Sweep<'a> {
         let most = rows.iter().map(|row| Case::of(&row.case).elements()).max().unwrap_or(1);
         let mut curves = Vec::new();
-        for row in rows {
+        for row in &rows {
             let case = Case::of(&row.case);
             let &[_, channels, side, _] = &case.shape[..] else {
                 continue;
@@ -67,12 +70,13 @@ impl<'a> Sweep<'a> {
         }
         Sweep {
             curves: Curve::sorted(curves, FEWEST_SIDES),
+            rows,
             most,
         }
     }
 
-    fn rows(&self) -> impl Iterator<Item = &'a Row> {
-        self.curves.iter().flat_map(|curve| &curve.points).map(|(_, row)| *row)
+    fn is_one(&self) -> bool {
+        self.curves.iter().map(|curve| curve.points.len()).sum::<usize>() >= FEWEST_CASES
     }
 }
 
@@ -93,25 +97,20 @@ fn picture(dtype: &str, sweep: &Sweep, machine: &Machine) -> Result<Picture> {
     let entries = entries(!cliffs.is_empty());
     let top = legend_height(&entries, WIDTH as i32 - 40) as u32 + 8;
     let size = (WIDTH, top + 2 * PANEL);
-    let points = || sweep.curves.iter().flat_map(Curve::places);
-    let y = Axis::log(
-        points().map(|(_, y)| y).chain([1.0]),
-        2.0,
-        "time over the floor",
-        trimmed,
-    );
+    let sides = sweep.rows.iter().map(|row| Case::of(&row.case).shape[2] as f64);
+    let x = Axis::log(sides, 2.0, "positions of a side", trimmed);
+    let ratios = || sweep.rows.iter().map(|row| row.ratio);
+    let y = Axis::log(ratios().chain([1.0]), 2.0, "time over the floor", trimmed);
     let body = paint(size, |area| {
         legend(area, &entries, (20, 4), WIDTH as i32 - 40)?;
         let (_, panels) = area.split_vertically(top);
         let panels = panels.split_evenly((2, 2));
         for (panel, (layout, backward)) in panels.iter().zip([(0, false), (0, true), (1, false), (1, true)]) {
-            let x = Axis::log(points().map(|(x, _)| x), 2.0, "positions of a side", trimmed);
             draw_panel(panel, sweep, &cliffs, (LAYOUTS[layout], backward), (&x, &y))?;
         }
         Ok(())
     })?;
-    let all = elements(sweep.rows().map(|row| Case::of(&row.case).elements()));
-    let (least, most) = extremes(&sweep.curves);
+    let all = elements(sweep.rows.iter().map(|row| Case::of(&row.case).elements()));
     Ok(Picture {
         subject: Subject::Sweep,
         name: format!("sweep-batchnorm-{}-{}", slug(dtype), slug(&machine.name)),
@@ -121,8 +120,8 @@ fn picture(dtype: &str, sweep: &Sweep, machine: &Machine) -> Result<Picture> {
         ),
         about: format!(
             "From {} to {} times the floor; what is hollow has fewer than a quarter of the most elements. {}",
-            number(least),
-            number(most),
+            number(ratios().fold(f64::INFINITY, f64::min)),
+            number(ratios().fold(0.0, f64::max)),
             said(&cliffs)
         ),
         table: table(dtype, sweep, &machine.name),
@@ -159,7 +158,7 @@ fn draw_panel(
     let title = format!("{called}, {direction}");
     write(panel, &title, (46, 14), Letters::new(ink::TEXT).bold())?;
     let frame = Frame::draw(panel, x, y, around)?;
-    for row in sweep.rows() {
+    for row in sweep.rows.iter() {
         let case = Case::of(&row.case);
         if case.get("layout").unwrap_or("nchw") != layout || case.is_backward() != backward {
             continue;
@@ -169,15 +168,35 @@ fn draw_panel(
         } else {
             Mark::Disc
         };
-        let at = frame.pixel(case.shape[2] as f64, row.ratio);
-        mark(panel, shape, at, ink::series(range(case.shape[1])))?;
+        let range = range(case.shape[1]);
+        mark(
+            panel,
+            shape,
+            beside(&frame, (case.shape[2] as f64, row.ratio), range),
+            ink::series(range),
+        )?;
     }
     let here = format!("{layout} {direction},");
     for cliff in cliffs.iter().filter(|cliff| cliff.curve.starts_with(&here)) {
-        let (x, y) = cliff.place();
-        mark(panel, Mark::Around, frame.pixel(x, y), ink::TEXT)?;
+        let channels = cliff
+            .curve
+            .split([',', ' '])
+            .find_map(|word| word.parse().ok())
+            .unwrap_or_default();
+        mark(
+            panel,
+            Mark::Around,
+            beside(&frame, cliff.place(), range(channels)),
+            ink::TEXT,
+        )?;
     }
     Ok(())
+}
+
+/// Where a point is: those of other channels are a little to the left or right, so that none hides another.
+fn beside(frame: &Frame, (x, y): (f64, f64), range: usize) -> (i32, i32) {
+    let (across, down) = frame.pixel(x, y);
+    (across + 3 * range as i32 - 4, down)
 }
 
 fn table(dtype: &str, sweep: &Sweep, name: &str) -> Table {
@@ -185,7 +204,7 @@ fn table(dtype: &str, sweep: &Sweep, name: &str) -> Table {
         format!("batchnorm {dtype} by batch, channels and side, {name}"),
         &["x", "layout", "direction", "time", "floor", "time / floor"],
     );
-    for row in sweep.rows() {
+    for row in sweep.rows.iter() {
         let case = Case::of(&row.case);
         table.rows.push(vec![
             case.get("x").unwrap_or_default().into(),

@@ -15,16 +15,12 @@ const SIZE: (u32, u32) = (820, 460);
 const FEWEST: usize = 6;
 
 pub(super) fn draw(machine: &Machine) -> Result<Vec<Picture>> {
-    let rows = machine.rows(|row| matches!(Case::of(&row.case).shape[..], [_, _]));
     let mut pictures = Vec::new();
     for op in ["layernorm", "rmsnorm"] {
-        let of: Vec<_> = rows
-            .iter()
-            .copied()
-            .filter(|row| Case::of(&row.case).op == op)
-            .collect();
-        let curves = curves(&of);
-        if !curves.is_empty() {
+        let is_of = |row: &Row| Case::of(&row.case).op == op && matches!(Case::of(&row.case).shape[..], [_, _]);
+        // A curve is of one run: the newest that is a sweep.
+        let newest = machine.records.iter().rev().map(|record| curves(&record.chosen(is_of)));
+        if let Some(curves) = newest.into_iter().find(|curves| !curves.is_empty()) {
             pictures.push(picture(op, &curves, machine)?);
         }
     }

@@ -45,6 +45,13 @@ pub struct Record {
     pub numerics: Vec<Numerics>,
 }
 
+impl Record {
+    /// The rows of these cases; of a case with several plans, the one that is chosen.
+    pub(crate) fn chosen(&self, is_of: impl Fn(&Row) -> bool) -> Vec<&Row> {
+        self.rows.iter().filter(|row| row.is_chosen() && is_of(row)).collect()
+    }
+}
+
 /// A computer, as far as times depend on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
