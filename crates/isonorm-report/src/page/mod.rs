@@ -123,7 +123,7 @@ fn show(section: &Section, pictures: &[&Picture]) -> String {
         let (title, name) = (escape(&picture.title), &picture.name);
         let _ = write!(
             html,
-            "<h3>{title}</h3>\n<p>{}</p>\n<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Picture: {title}\">\n{}</div>\n\
+            "<div class=\"shown\">\n<h3>{title}</h3>\n<p>{}</p>\n<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Picture: {title}\">\n{}</div>\n</div>\n\
              <details><summary>The numbers of “{title}”</summary>\n\
              <div class=\"wide{}\" tabindex=\"0\" role=\"group\" aria-label=\"Table: {title}\" id=\"{name}-table\">\n{}</div></details>\n",
             escape(&picture.about),
