@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib.metadata
 import json
 import math
 import os
@@ -43,8 +44,10 @@ except ImportError as error:
     # A record's table needs none of them.
     MISSING = f"{error}; run this with a Python that has PyTorch (pip install torch numpy)"
 
-# Names of their times in a record: what they are called, and the head of their column.
-PEERS = {"torch_s": ("PyTorch", "torch"), "compile_s": ("torch.compile", "compiled"), "liger_s": ("Liger", "liger")}
+# The version of the JSON that bench/records/README.md documents.
+SCHEMA = 2
+# Names in a record: what they are called, and the head of their column.
+PEERS = {"torch": ("PyTorch", "torch"), "compile": ("torch.compile", "compiled"), "liger": ("Liger", "liger")}
 
 
 class Failure(Exception):
@@ -90,16 +93,16 @@ def time_isonorm(program: pathlib.Path, case: str, options) -> dict:
 
 
 def peer_problems(case: str, bytes_moved: int, options) -> dict:
-    """The peers' ways to carry a problem out, by the name of their times."""
+    """The peers' ways to carry a problem out, by their names in a record."""
     p = Problem.parse(case)
     if options.device == "cpu":
-        return {"torch_s": TorchProblem(p)}
-    peers = {"torch_s": GpuProblem(p, bytes_moved), "compile_s": GpuProblem(p, bytes_moved, compiled(p))}
-    if "liger_s" in options.peers:
+        return {"torch": TorchProblem(p)}
+    peers = {"torch": GpuProblem(p, bytes_moved), "compile": GpuProblem(p, bytes_moved, compiled(p))}
+    if "liger" in options.peers:
         try:
             liger = GpuProblem(p, bytes_moved, liger_problem.formula(p))
             liger.time(0)  # What cannot be replayed is found here, not in a turn.
-            peers["liger_s"] = liger
+            peers["liger"] = liger
         except Exception as error:  # Whatever it is, the others go on.
             say_left_out(f"{case}: Liger", error)
     return peers
@@ -113,15 +116,15 @@ def say_left_out(what: str, error: Exception) -> None:
 
 def compare(program: pathlib.Path, case: str, options) -> dict | None:
     """One row: the medians over the rounds, in which all take turns. None where there is no kernel."""
-    times: dict[str, list[float]] = {"isonorm_s": [], "floor_s": []}
+    times: dict[str, list[float]] = {"isonorm": [], "floor": []}
     peers = None
     for _ in range(options.rounds):
         record = time_isonorm(program, case, options)
         if not record["rows"]:
             return None
         measured = record["rows"][0]
-        times["isonorm_s"].append(measured["median_s"])
-        times["floor_s"].append(measured["floor_s"])
+        times["isonorm"].append(measured["median_s"])
+        times["floor"].append(measured["floor_s"])
         if peers is None:
             try:
                 peers = peer_problems(case, measured["bytes"], options)
@@ -129,12 +132,29 @@ def compare(program: pathlib.Path, case: str, options) -> dict | None:
                 raise Failure(str(error)) from None
         for name, peer in peers.items():
             times.setdefault(name, []).append(peer.time(options.min_time))
-    row = {"case": measured["case"], "plan": measured["plan"]}
-    row |= {name: statistics.median(seconds) for name, seconds in times.items()}
-    row["ratio"] = row["isonorm_s"] / row["floor_s"]
-    row["speedup"] = min(row[name] for name in peers) / row["isonorm_s"]
-    options.versions["isonorm"] = record["versions"]["isonorm"]
-    return row
+    options.measured = record
+    medians = {name: statistics.median(seconds) for name, seconds in times.items()}
+    return {
+        "case": measured["case"],
+        "plan": measured["plan"],
+        "median_s": medians["isonorm"],
+        "floor_s": medians["floor"],
+        "floor": measured["floor"],
+        "ratio": medians["isonorm"] / medians["floor"],
+        "bytes": measured["bytes"],
+        "gbps": measured["bytes"] / medians["isonorm"] / 1e9,
+        "peers": {name: {"median_s": medians[name]} for name in peers},
+    }
+
+
+def speedup(row: dict) -> float:
+    """The fastest peer's time over isonorm's."""
+    return min(peer["median_s"] for peer in row["peers"].values()) / row["median_s"]
+
+
+def times_of(row: dict, peers: list[str]) -> list[float | None]:
+    """Seconds of isonorm, of these peers and of the floor."""
+    return [row["median_s"], *(row["peers"].get(name, {}).get("median_s") for name in peers), row["floor_s"]]
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -150,18 +170,18 @@ def print_head(width: int, options) -> None:
 
 
 def print_row(row: dict, width: int, options) -> None:
-    names = ("isonorm_s", *options.peers, "floor_s")
-    times = "".join(f"{row[name] * options.unit[1]:>10.3f}" if name in row else f"{'':>10}" for name in names)
-    print(f"{row['case']:<{width}}{times}{row['ratio']:>8.2f}{row['speedup']:>8.2f}x", flush=True)
+    cells = ("" if t is None else f"{t * options.unit[1]:.3f}" for t in times_of(row, options.peers))
+    times = "".join(f"{cell:>10}" for cell in cells)
+    print(f"{row['case']:<{width}}{times}{row['ratio']:>8.2f}{speedup(row):>8.2f}x", flush=True)
 
 
 def measured_peers(rows: list[dict]) -> list[str]:
     """The peers that any of the cases were measured with."""
-    return [name for name in PEERS if any(name in row for row in rows)]
+    return [name for name in PEERS if any(name in row["peers"] for row in rows)]
 
 
 def print_summary(rows: list[dict]) -> None:
-    speedups = [row["speedup"] for row in rows]
+    speedups = [speedup(row) for row in rows]
     slower = sum(s < 1 for s in speedups)
     peers = measured_peers(rows)
     print(
@@ -171,40 +191,51 @@ def print_summary(rows: list[dict]) -> None:
         f"{geometric_mean([row['ratio'] for row in rows]):.2f} times the floor"
     )
     for name in peers if len(peers) > 1 else []:
-        over = [row[name] / row["isonorm_s"] for row in rows if name in row]
+        over = [row["peers"][name]["median_s"] / row["median_s"] for row in rows if name in row["peers"]]
         print(f"  {geometric_mean(over):.2f} times as fast as {PEERS[name][0]}, over {len(over)} cases")
 
 
 def print_table(path: str) -> None:
     """A record as a Markdown table."""
-    record = json.loads(pathlib.Path(path).read_text())
-    if record["settings"].get("device", "cpu") == "cpu":
-        print_cpu_table(record)
-    else:
-        print_gpu_table(record)
-    print_summary(record["rows"])
+    rows, is_gpu = read_record(path)
+    (print_gpu_table if is_gpu else print_cpu_table)(rows)
+    print_summary(rows)
 
 
-def print_gpu_table(record: dict) -> None:
+def read_record(path: str) -> tuple[list[dict], bool]:
+    """The rows of a record that peers were measured in, and whether it is of a GPU."""
+    try:
+        record = json.loads(pathlib.Path(path).read_text())
+        if (schema := record["schema"]) != SCHEMA:
+            raise Failure(f"{path}: schema {schema}, expected {SCHEMA}")
+        rows = [row for row in record["rows"] if row.get("peers")]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise Failure(f"{path} is no record: {type(error).__name__}: {error}") from None
+    if not rows:
+        raise Failure(f"{path}: no peer was measured there")
+    return rows, "gpu" in record
+
+
+def print_gpu_table(rows: list[dict]) -> None:
     """One row a case: microseconds."""
-    labels = {"compile_s": "`torch.compile`"}
-    peers = measured_peers(record["rows"])
+    labels = {"compile": "`torch.compile`"}
+    peers = measured_peers(rows)
     heads = ["", "isonorm", *(labels.get(name, PEERS[name][0]) for name in peers), "copy"]
     print("| " + " | ".join(heads).strip() + " |")
     print("|---" * len(heads) + "|")
     defaults = {"dtype=f32", "param=f32", "pass=train", "layout=nchw"}
-    for row in record["rows"]:
+    for row in rows:
         name = " ".join(word for word in row["case"].split() if word not in defaults)
-        times = [row[key] * 1e6 if key in row else None for key in ("isonorm_s", *peers, "floor_s")]
+        times = [None if t is None else t * 1e6 for t in times_of(row, peers)]
         cells = " | ".join("" if t is None else f"{t:.1f}" if t < 100 else f"{t:.0f}" for t in times)
         print(f"| `{name}` | {cells} |")
 
 
-def print_cpu_table(record: dict) -> None:
+def print_cpu_table(rows: list[dict]) -> None:
     """One row an op and layout: the geometric means of speed-up and ratio to the floor."""
     columns = [(dtype, backward) for dtype in ("f32", "bf16") for backward in (False, True)]
     groups: dict[str, dict[tuple[str, bool], list[dict]]] = {}
-    for row in record["rows"]:
+    for row in rows:
         words = dict(word.split("=", 1) for word in row["case"].split()[1:])
         layout = {"nhwc": ", channels last"}.get(words.get("layout", ""), "")
         over = " over channels" if words.get("over") == "channels" else ""
@@ -220,9 +251,9 @@ def print_cpu_table(record: dict) -> None:
     for name, cells in groups.items():
         means = []
         for column in columns:
-            rows = cells.get(column, [])
-            speedup, ratio = (geometric_mean([row[key] for row in rows]) if rows else 0 for key in ("speedup", "ratio"))
-            means.append(f"{speedup:.2f}× ({ratio:.2f})" if rows else "")
+            of = cells.get(column, [])
+            faster, ratio = (geometric_mean([key(row) for row in of]) if of else 0 for key in (speedup, lambda row: row["ratio"]))
+            means.append(f"{faster:.2f}× ({ratio:.2f})" if of else "")
         print(f"| {name} | " + " | ".join(means) + " |")
 
 
@@ -236,13 +267,15 @@ def cpu_model() -> str:
 
 def save(path: str, rows: list[dict], options) -> None:
     """Writes the rows with what made them."""
+    # isonorm's record of the last case knows the machine, and what built it.
+    measured = options.measured
     record = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "machine": {"cpu": cpu_model(), "cores": os.cpu_count(), "os": f"{platform.system()} {platform.machine()}"}
-        | ({"gpu": torch.cuda.get_device_name()} if options.device != "cpu" else {}),
-        "versions": options.versions,
-        "settings": {"device": options.device, "threads": options.threads, "rounds": options.rounds, "min_time_s": options.min_time},
-        "geometric_mean_speedup": geometric_mean([row["speedup"] for row in rows]),
+        "schema": SCHEMA,
+        "date": options.date,
+        "machine": measured["machine"],
+        "versions": measured["versions"] | options.versions,
+        "settings": measured["settings"] | {"rounds": options.rounds, "min_time_s": options.min_time},
+        **({"gpu": measured["gpu"]} if "gpu" in measured else {}),
         "rows": rows,
     }
     pathlib.Path(path).write_text(json.dumps(record, indent=2) + "\n")
@@ -266,7 +299,8 @@ def arguments() -> argparse.Namespace:
         parser.error("--threads and --rounds are at least 1, --min-time at least 0")
     options.unit = ("milliseconds", 1e3) if options.device == "cpu" else ("microseconds", 1e6)
     options.versions = {"python": platform.python_version()}
-    options.peers = ["torch_s"] if options.device == "cpu" else ["torch_s", "compile_s"]
+    options.date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    options.peers = ["torch"] if options.device == "cpu" else ["torch", "compile"]
     return options
 
 
@@ -274,15 +308,27 @@ def add_liger(options: argparse.Namespace) -> None:
     """Liger among the peers, where it is there."""
     try:
         options.versions["liger"] = liger_problem.version()
-        options.peers.append("liger_s")
+        options.peers.append("liger")
     except ImportError as error:
         say_left_out("Liger", error)
+
+
+def peers_versions(options: argparse.Namespace) -> dict[str, str]:
+    """Of PyTorch and, on a GPU, of what compiles and runs its kernels."""
+    versions = {"torch": torch.__version__}
+    if options.device != "cpu":
+        versions |= {"cuda": str(torch.version.cuda)}
+        try:
+            versions["triton"] = importlib.metadata.version("triton")
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    return versions
 
 
 def run(options: argparse.Namespace) -> None:
     if MISSING:
         raise Failure(MISSING)
-    options.versions["torch"] = torch.__version__
+    options.versions |= peers_versions(options)
     cases = list(options.case)
     if options.suite or not cases:
         suite = "cpu.txt" if options.device == "cpu" else "gpu.txt"
@@ -298,7 +344,7 @@ def run(options: argparse.Namespace) -> None:
 
     width = max(map(len, cases)) + 12
     print_head(width, options)
-    rows = []
+    rows: list[dict] = []
     for case in cases:
         row = compare(program, case, options)
         if row is None:

@@ -19,6 +19,17 @@ pub(crate) enum Error {
         /// Why not.
         source: ReadError,
     },
+    /// A file is no benchmark record, or a newer one.
+    #[error("{}: {source}", path.display())]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: isonorm_report::record::LoadError,
+    },
+    /// A picture of a report could not be drawn.
+    #[error(transparent)]
+    Draw(#[from] isonorm_report::picture::DrawError),
     /// A file could not be written. Nothing is left of it.
     #[error("{}: cannot write: {reason}", path.display())]
     Write {

@@ -31,6 +31,7 @@ pub mod fuzz;
 pub mod io;
 mod measure;
 mod memory;
+mod record;
 mod run;
 mod screen;
 mod stats;

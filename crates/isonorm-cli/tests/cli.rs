@@ -60,7 +60,7 @@ fn bench_measures_and_compares() {
         assert!(out.contains(part), "{out}");
     }
     let record: serde_json::Value = serde_json::from_slice(&std::fs::read(s.path("old.json")).unwrap()).unwrap();
-    assert_eq!(record["schema"], 1);
+    assert_eq!(record["schema"], 2);
     assert_eq!(record["settings"]["threads"], 1);
     assert_eq!(record["rows"].as_array().unwrap().len(), 2);
     for row in record["rows"].as_array().unwrap() {
@@ -107,6 +107,38 @@ fn bench_exits_with_1_on_a_regression_only() {
     let json = s.json(&format!("{line} --compare slow.json"));
     assert_eq!(json["comparison"]["regressions"], 0);
     assert_eq!(json["comparison"]["rows"][0]["verdict"], "faster");
+}
+
+#[test]
+fn bench_compares_two_records_without_measuring() {
+    let s = Sandbox::new();
+    s.ok("bench --case 'layernorm x=64x256' --min-time 0.01 --threads 1 --save now.json");
+    scaled(&s, "now.json", "slow.json", 1e3);
+    let regressed = s.run("bench --compare now.json slow.json");
+    assert_eq!(regressed.status.code(), Some(1));
+    let said = text(&regressed.stdout);
+    assert!(said.contains("1 regressed") && said.contains("± 0.0 %"), "{said}");
+    assert!(s.ok("bench --compare slow.json now.json").contains("faster"));
+    let json = s.json("bench --compare now.json now.json");
+    assert_eq!(json["comparison"]["rows"][0]["verdict"], "same");
+    assert!(json["comparison"]["rows"][0]["old_spread"].is_number());
+    assert_eq!(json["rows"][0]["case"], "layernorm x=64x256 dtype=f32 pass=train");
+}
+
+#[test]
+fn bench_writes_a_page_of_what_it_measured_or_of_records() {
+    let s = Sandbox::new();
+    let case = "--case 'layernorm x=64x256' --min-time 0.01 --threads 1";
+    let out = s.ok(&format!("bench {case} --html page.html --save now.json"));
+    assert!(out.contains("wrote page.html"), "{out}");
+    let page = std::fs::read_to_string(s.path("page.html")).unwrap();
+    assert!(page.contains("layernorm x=64x256 dtype=f32 pass=train") && page.contains("<svg"));
+    let json = s.json("bench --record now.json --record now.json --html again.html --pictures pictures");
+    assert_eq!(json["written"][0], "again.html");
+    // The same record twice says nothing more, and a page is the same for the same records.
+    assert_eq!(std::fs::read_to_string(s.path("again.html")).unwrap(), page);
+    let picture = std::fs::read_to_string(s.path(json["written"][1].as_str().unwrap())).unwrap();
+    assert!(picture.starts_with("<svg xmlns=") && picture.ends_with("</svg>\n"));
 }
 
 #[test]

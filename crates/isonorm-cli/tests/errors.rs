@@ -78,9 +78,24 @@ fn bad_usage() {
         ("bench --suite smoke --compare missing.json", "missing.json"),
         (
             "bench --suite smoke --compare record.json",
-            "record.json: benchmark record header: schema 99",
+            "record.json: benchmark record of schema 99, which a newer isonorm wrote",
         ),
-        ("bench --suite smoke --compare x.txt", "x.txt"),
+        ("bench --suite smoke --compare x.txt", "x.txt: not a benchmark record"),
+        ("bench --compare missing.json record.json", "missing.json"),
+        (
+            "bench --compare empty.npy record.json",
+            "empty.npy: not a benchmark record: EOF",
+        ),
+        ("bench --compare folder.npy record.json", "folder.npy: not a file"),
+        ("bench --compare a.json b.json c.json", "c.json"),
+        ("bench --compare a.json b.json --suite smoke", "measures nothing"),
+        ("bench --compare a.json b.json --html page.html", "measures nothing"),
+        ("bench --record record.json", "--html FILE or --pictures FOLDER"),
+        ("bench --record record.json --html page.html", "a newer isonorm"),
+        (
+            "bench --record record.json --html page.html --suite smoke",
+            "cannot be used with",
+        ),
         ("completions tcsh", "possible values"),
     ] {
         refused(&s, line, expected);
@@ -203,11 +218,17 @@ fn outputs_that_cannot_be_written() {
     ] {
         refused(&s, &format!("run {line}"), expected);
     }
-    refused(
-        &s,
-        "bench --case 'layernorm x=2x3' --min-time 0 --json --save no/such/record.json",
-        "cannot write",
-    );
+    for option in [
+        "--save no/such/record.json",
+        "--html no/such/page.html",
+        "--html folder.npy",
+        "--pictures x.txt",
+        "--pictures x.txt/pictures",
+    ] {
+        // Before an hour of measuring.
+        let line = format!("bench --case 'layernorm x=2x3' --min-time 3600 {option}");
+        refused(&s, &line, "cannot write");
+    }
 }
 
 #[test]

@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use isonorm::{Device, NormDesc};
+use isonorm_report::record::Row;
 
 use super::floor::Floor;
 use super::random;
-use super::record::Row;
 use crate::call::{Call, Save};
 use crate::error::Result;
 use crate::format::gbps;
@@ -126,17 +126,17 @@ fn row(call: &Call, floor: Floor, times: &[f64], floors: &[f64]) -> Row {
     let (median_s, floor_s) = (median(times), median(floors));
     let bytes = call.plan().traffic().compulsory_bytes;
     Row {
-        case: *call.desc(),
-        plan: call.plan().name().into(),
+        case: call.desc().to_string(),
+        plan: Some(call.plan().name().into()),
         median_s,
-        min_s: least(times),
-        spread: spread(times),
+        min_s: Some(least(times)),
+        spread: Some(spread(times)),
         floor_s,
-        floor: floor.name().into(),
+        floor: Some(floor.name().into()),
         ratio: median_s / floor_s,
-        bytes,
-        gbps: gbps(bytes, median_s),
-        samples: times.len(),
-        gpu: None,
+        bytes: Some(bytes),
+        gbps: Some(gbps(bytes, median_s)),
+        samples: Some(times.len()),
+        ..Row::default()
     }
 }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use isonorm::cuda::{Graph, Plan, Stream};
 use isonorm::{Device, NormDesc};
+use isonorm_report::record::{Alternative, GpuRow, Row};
 
 use super::case::{MOMENTUM, TURNS, saved, take_turn};
 use super::random;
-use super::record::{Alternative, GpuRow, Row};
 use crate::call::GpuCall;
 use crate::error::{Error, Result};
 use crate::format::gbps;
@@ -86,22 +86,23 @@ fn measure_as(plan: &Plan, stream: &Stream, host: &Device, min_time: Duration) -
     let (median_s, floor_s) = (median(&times), median(&floors));
     drop((problem, copy));
     Ok(Row {
-        case: *desc,
-        plan: plan.name().into(),
+        case: desc.to_string(),
+        plan: Some(plan.name().into()),
         median_s,
-        min_s: least(&times),
-        spread: spread(&times),
+        min_s: Some(least(&times)),
+        spread: Some(spread(&times)),
         floor_s,
-        floor: "driver".into(),
+        floor: Some("driver".into()),
         ratio: median_s / floor_s,
-        bytes,
-        gbps: gbps(bytes, median_s),
-        samples: times.len(),
+        bytes: Some(bytes),
+        gbps: Some(gbps(bytes, median_s)),
+        samples: Some(times.len()),
         gpu: Some(GpuRow {
             sets: calls.len(),
             host_s: host_seconds(desc, stream, &mut calls[0])?,
             alternative: None,
         }),
+        ..Row::default()
     })
 }
 

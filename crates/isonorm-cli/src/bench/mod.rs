@@ -4,8 +4,8 @@ mod case;
 mod compare;
 mod floor;
 mod gpu;
+mod output;
 mod random;
-mod record;
 mod report;
 mod suite;
 
@@ -13,14 +13,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use isonorm::NormDesc;
+use isonorm_report::compare::Comparison;
+use isonorm_report::record::{Record, Row, Settings, Skipped};
 use serde::Serialize;
 
 use crate::device::{DeviceArgs, Place};
 use crate::error::{Error, Outcome, Result};
-use crate::memory;
 use crate::screen::{Screen, progress};
-use compare::Comparison;
-use record::{Gpu, Record, Row, Settings, Skipped};
+use crate::{memory, record};
+use output::Outputs;
 
 const DETAILS: &str = "\
 The floor is the fastest way found to move the same compulsory bytes (each input read once, each output written once)
@@ -29,6 +30,8 @@ stores. It is timed between the runs of the problem, so that noise meets both.
 
 On a GPU the floor is the driver's copy. Both are replayed as graphs of many calls, which take turns with several sets of
 tensors, and timed by the GPU's clock. Cases without a kernel are skipped and listed.
+
+Nothing is measured with --record, or with two files for --compare.
 
 Exit code 1: --compare found a case slower than the recorded spreads explain. bench/README.md says how that is decided.";
 
@@ -42,12 +45,17 @@ pub(crate) struct Args {
     /// One problem, such as "layernorm x=4096x1024 dtype=bf16 pass=backward"; may be repeated
     #[arg(long, value_name = "PROBLEM")]
     case: Vec<NormDesc>,
-    /// Compare with a record that --save wrote
-    #[arg(long, value_name = "FILE")]
-    compare: Option<PathBuf>,
+    /// Compare with a record that --save wrote; of two, the second one with the first
+    #[arg(long, value_name = "FILE", num_args = 1..=2)]
+    compare: Vec<PathBuf>,
     /// Save the results as a record (JSON)
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    #[command(flatten)]
+    outputs: Outputs,
+    /// Make the page and the pictures of this record; may be repeated
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["suite", "case", "compare", "save", "alternatives"])]
+    record: Vec<PathBuf>,
     /// Measure each case for at least this many seconds
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
     min_time: Duration,
@@ -75,24 +83,85 @@ struct Printed<'a> {
     comparison: Option<&'a Comparison>,
 }
 
+/// The JSON of a report.
+#[derive(Serialize)]
+struct Written {
+    written: Vec<PathBuf>,
+}
+
 pub(crate) fn execute(args: &Args, screen: &mut Screen) -> Result<Outcome> {
+    match &args.compare[..] {
+        _ if !args.record.is_empty() => report_on(args, screen),
+        [old, new] => compare_two(args, (old, new), screen),
+        _ => run(args, screen),
+    }
+}
+
+/// Measures, and compares with at most one record.
+fn run(args: &Args, screen: &mut Screen) -> Result<Outcome> {
     let cases = cases(args)?;
     if args.alternatives && !matches!(args.device.device, Place::Cuda(_)) {
         return Err(Error::usage("--alternatives are those of a GPU: --device cuda"));
     }
-    // Before the work, so that a bad record is told at once.
-    let old = args.compare.as_deref().map(Record::load).transpose()?;
+    // Before the work, so that a bad record and a file that cannot be written are told at once.
+    let old = args.compare.first().map(|path| record::load(path)).transpose()?;
+    args.save.as_deref().map_or(Ok(()), output::check)?;
+    args.outputs.check()?;
     let record = measure(args, &cases, screen)?;
     let comparison = old.map(|old| Comparison::of(&old, &record));
+    let outcome = show(&record, comparison.as_ref(), screen)?;
+    let written = args.outputs.write(&[record])?;
+    if !screen.is_json() {
+        tell(&written, screen)?;
+    }
+    Ok(outcome)
+}
+
+/// Compares two records.
+fn compare_two(args: &Args, (old, new): (&Path, &Path), screen: &mut Screen) -> Result<Outcome> {
+    if !args.suite.is_empty() || !args.case.is_empty() || args.save.is_some() || args.outputs.any() {
+        return Err(Error::usage(
+            "--compare with two records measures nothing: no --suite, --case, --save, --html or --pictures",
+        ));
+    }
+    let (old, new) = (record::load(old)?, record::load(new)?);
+    show(&new, Some(&Comparison::of(&old, &new)), screen)
+}
+
+/// The new record as JSON, or how it compares.
+fn show(record: &Record, comparison: Option<&Comparison>, screen: &mut Screen) -> Result<Outcome> {
     match screen.is_json() {
-        true => screen.json(&Printed {
-            record: &record,
-            comparison: comparison.as_ref(),
-        })?,
-        false => comparison.iter().try_for_each(|c| c.show(screen))?,
+        true => screen.json(&Printed { record, comparison })?,
+        false => comparison.map_or(Ok(()), |comparison| compare::show(comparison, screen))?,
     }
     let regressed = comparison.is_some_and(|c| c.regressions > 0);
     Ok(if regressed { Outcome::Failure } else { Outcome::Success })
+}
+
+/// Makes the page and the pictures of records that there are.
+fn report_on(args: &Args, screen: &mut Screen) -> Result<Outcome> {
+    if !args.outputs.any() {
+        return Err(Error::usage(
+            "--record is what a report is made of: add --html FILE or --pictures FOLDER",
+        ));
+    }
+    let records = args
+        .record
+        .iter()
+        .map(|path| record::load(path))
+        .collect::<Result<Vec<_>>>()?;
+    args.outputs.check()?;
+    let written = args.outputs.write(&records)?;
+    match screen.is_json() {
+        true => screen.json(&Written { written })?,
+        false => tell(&written, screen)?,
+    }
+    Ok(Outcome::Success)
+}
+
+fn tell(written: &[PathBuf], screen: &mut Screen) -> Result<()> {
+    let mut written = written.iter();
+    written.try_for_each(|path| screen.line(format!("wrote {}", path.display())))
 }
 
 /// The problems that were asked for, each once.
@@ -130,17 +199,18 @@ fn measure(args: &Args, cases: &[NormDesc], screen: &mut Screen) -> Result<Recor
         let gpu = args.device.gpu()?;
         let settings = Settings {
             threads: device.threads(),
-            isa: args.device.isa(),
+            isa: Some(args.device.isa()),
             min_time_s: args.min_time.as_secs_f64(),
+            rounds: None,
         };
-        let mut record = Record::now(settings);
+        let mut record = record::now(settings);
         let save = args.save.as_deref();
         match gpu {
             None => each(cases, (&mut record, save), screen, |desc, _| {
                 Ok(vec![case::measure(desc, &device, args.min_time)?])
             })?,
             Some(gpu) => {
-                record.gpu = Some(Gpu::of(&gpu)?);
+                record.gpu = Some(record::gpu(&gpu)?);
                 let stream = gpu.stream()?;
                 each(cases, (&mut record, save), screen, |desc, skipped| {
                     let measured = match args.alternatives {
@@ -149,7 +219,10 @@ fn measure(args: &Args, cases: &[NormDesc], screen: &mut Screen) -> Result<Recor
                     };
                     match measured {
                         Err(Error::Isonorm(isonorm::Error::Unsupported { reason, .. })) => {
-                            skipped.push(Skipped { case: *desc, reason });
+                            skipped.push(Skipped {
+                                case: desc.to_string(),
+                                reason,
+                            });
                             Ok(Vec::new())
                         }
                         measured => measured,
@@ -186,7 +259,7 @@ fn each(
             record.rows.push(row);
         }
         if let Some(path) = save {
-            record.save(path)?;
+            record::save(record, path)?;
         }
         bar.inc(1);
     }
@@ -207,10 +280,11 @@ mod tests {
         let cases = ["layernorm x=2x3", "layernorm x=2x4"].map(|case| case.parse().unwrap());
         let settings = Settings {
             threads: 1,
-            isa: "scalar".into(),
+            isa: None,
             min_time_s: 0.0,
+            rounds: None,
         };
-        let mut record = Record::now(settings);
+        let mut record = record::now(settings);
         let device = Device::cpu();
         let ended = each(
             &cases,
@@ -222,7 +296,8 @@ mod tests {
             },
         );
         assert!(ended.is_err());
-        let saved = Record::load(&path).unwrap();
-        assert_eq!(saved.rows.iter().map(|row| row.case).collect::<Vec<_>>(), cases[..1]);
+        let saved = record::load(&path).unwrap();
+        let saved: Vec<_> = saved.rows.iter().map(|row| row.case.clone()).collect();
+        assert_eq!(saved, [cases[0].to_string()]);
     }
 }

@@ -1,11 +1,13 @@
 //! The table that `isonorm bench` prints, row by row.
 
 use isonorm::NormDesc;
+use isonorm_report::case::Case;
+use isonorm_report::geometric_mean;
+use isonorm_report::record::{Row, Skipped};
 
-use super::record::{Row, Skipped};
 use crate::error::Result;
 use crate::format::seconds;
-use crate::measure::{geometric_mean, median};
+use crate::measure::median;
 use crate::screen::{STRONG, Screen, styled};
 use crate::table::{Align, Columns};
 
@@ -40,16 +42,21 @@ impl Table {
 
     pub(super) fn row(&self, row: &Row, screen: &mut Screen) -> Result<()> {
         let line = self.0.row(&[
-            row.case.to_string(),
+            row.case.clone(),
             seconds(row.median_s),
-            seconds(row.min_s),
+            told(row.min_s, seconds),
             seconds(row.floor_s),
             format!("{:.2}", row.ratio),
-            format!("{:.1}", row.gbps),
-            format!("{:.0} %", row.spread * 100.0),
+            told(row.gbps, |gbps| format!("{gbps:.1}")),
+            told(row.spread, |spread| format!("{:.0} %", spread * 100.0)),
         ]);
         screen.line(format!("{line}{}", alternative(row)))
     }
+}
+
+/// A number that a record may lack.
+fn told(number: Option<f64>, as_text: impl Fn(f64) -> String) -> String {
+    number.map_or("-".into(), as_text)
 }
 
 /// Which plan it was, where all were measured.
@@ -64,7 +71,7 @@ fn alternative(row: &Row) -> String {
     let chosen = if alternative.number == 0 { ", chosen" } else { "" };
     format!(
         "  {}{}{}{chosen}",
-        row.plan,
+        row.plan.as_deref().unwrap_or_default(),
         shape.unwrap_or_default(),
         estimate.unwrap_or_default()
     )
@@ -75,7 +82,7 @@ pub(super) fn summary(rows: &[Row], screen: &mut Screen) -> Result<()> {
     let mean = |backward: Option<bool>| {
         let of = rows
             .iter()
-            .filter(|r| backward.is_none_or(|b| r.case.get_pass().is_backward() == b));
+            .filter(|r| backward.is_none_or(|b| Case::of(&r.case).is_backward() == b));
         geometric_mean(of.map(|r| r.ratio)).map(|mean| format!("{mean:.2}"))
     };
     let named = [

@@ -1,0 +1,236 @@
+//! isonorm beside others, case by case: bars from the floor on.
+
+use super::axis::Axis;
+use super::canvas::{Area, Letters, Mark, Result, SMALL, bar, draw as paint, write};
+use super::plot::{Around, Entry, Frame, legend, legend_height};
+use super::{Picture, Subject, Table, ink, slug};
+use crate::case::Case;
+use crate::format::{number, seconds};
+use crate::merged::Machine;
+use crate::record::Row;
+use crate::statistics::geometric_mean;
+
+const WIDTH: u32 = 760;
+/// Where bars begin and end.
+const SIDES: (u32, u32) = (12, 24);
+/// A picture with more cases does not fit a printed page.
+const MOST_CASES: usize = 24;
+const BAR: i32 = 6;
+const LABEL: i32 = 17;
+const GAP: i32 = 10;
+
+/// What a peer is called; others by their names in the record.
+pub(crate) fn called(peer: &str) -> &str {
+    match peer {
+        "torch" => "PyTorch",
+        "compile" => "torch.compile",
+        "liger" => "Liger",
+        other => other,
+    }
+}
+
+/// All peers of these rows: the known ones first, in the order in which they are told everywhere.
+pub(crate) fn peers<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
+    let mut peers: Vec<&str> = Vec::new();
+    for name in rows.iter().flat_map(|row| row.peers.keys()) {
+        if !peers.contains(&name.as_str()) {
+            peers.push(name);
+        }
+    }
+    let known = |name: &str| {
+        ["torch", "compile", "liger"]
+            .iter()
+            .position(|k| *k == name)
+            .unwrap_or(3)
+    };
+    peers.sort_by_key(|name| known(name));
+    peers
+}
+
+pub(super) fn draw(machine: &Machine) -> Result<Vec<Picture>> {
+    let all = machine.rows(|row| !row.peers.is_empty());
+    let peers = peers(&all);
+    let mut pictures = Vec::new();
+    for backward in [false, true] {
+        let mut rows = all.clone();
+        rows.retain(|row| Case::of(&row.case).is_backward() == backward);
+        rows.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
+        let parts = rows.len().div_ceil(MOST_CASES).max(1);
+        for (i, part) in rows.chunks(rows.len().div_ceil(parts).max(1)).enumerate() {
+            let of = match parts {
+                1 => String::new(),
+                _ => format!(", part {} of {parts}", i + 1),
+            };
+            let about = match i {
+                0 => format!("{} {}", about(&rows, &peers), order(parts)),
+                _ => "The cases that follow, in the order of isonorm's ratio.".into(),
+            };
+            pictures.push(picture(part, &peers, machine, (backward, &of, i), about)?);
+        }
+    }
+    Ok(pictures)
+}
+
+fn order(parts: usize) -> &'static str {
+    match parts {
+        1 => "The cases are in the order of isonorm's ratio.",
+        _ => "The cases are in the order of isonorm's ratio, over all parts.",
+    }
+}
+
+fn picture(
+    rows: &[&Row],
+    peers: &[&str],
+    machine: &Machine,
+    (backward, part, number): (bool, &str, usize),
+    about: String,
+) -> Result<Picture> {
+    let direction = if backward { "backward" } else { "forward" };
+    let entries: Vec<Entry> = std::iter::once("isonorm")
+        .chain(peers.iter().map(|peer| called(peer)))
+        .enumerate()
+        .map(|(i, name)| (Mark::Square, ink::series(i), name.to_owned()))
+        .collect();
+    let case_height = LABEL + BAR * entries.len() as i32 + GAP;
+    let legend_width = WIDTH as i32 - 24;
+    let top = legend_height(&entries, legend_width) + 12;
+    let height = (top + case_height * rows.len() as i32 + 50) as u32;
+    let ratios = rows.iter().flat_map(|row| ratios(row, peers)).flatten();
+    let x = Axis::log(
+        ratios.chain([1.0, 2.0]),
+        2.0,
+        "time over the floor, a copy of the same bytes",
+        number_of,
+    );
+    let y = Axis::rows(rows.len());
+    let body = paint((WIDTH, height), |area| {
+        legend(area, &entries, (SIDES.0 as i32, 4), legend_width)?;
+        let around = Around {
+            left: SIDES.0,
+            right: SIDES.1,
+            top: top as u32,
+        };
+        let frame = Frame::draw(area, &x, &y, around)?;
+        for (i, row) in rows.iter().enumerate() {
+            case(area, &frame, row, peers, top + case_height * i as i32)?;
+        }
+        Ok(())
+    })?;
+    let suffix = if part.is_empty() {
+        String::new()
+    } else {
+        format!("-{}", number + 1)
+    };
+    Ok(Picture {
+        subject: Subject::Peers,
+        name: format!("peers-{direction}-{}{suffix}", slug(&machine.name)),
+        title: format!("isonorm beside others, {direction}, {}{part}", machine.name),
+        about,
+        table: table(rows, peers, format!("{direction}, {}{part}", machine.name)),
+        size: (WIDTH, height),
+        body,
+    })
+}
+
+fn number_of(ratio: f64) -> String {
+    crate::format::trimmed(ratio)
+}
+
+/// isonorm's ratio to the floor, and the peers'.
+fn ratios(row: &Row, peers: &[&str]) -> Vec<Option<f64>> {
+    let of = |name: &&str| row.peers.get(*name).map(|peer| peer.median_s / row.floor_s);
+    std::iter::once(Some(row.ratio)).chain(peers.iter().map(of)).collect()
+}
+
+/// A line with the case and its ratios, and the bars below.
+fn case(area: &Area, frame: &Frame, row: &Row, peers: &[&str], top: i32) -> Result {
+    let ratios = ratios(row, peers);
+    let said: Vec<_> = ratios.iter().map(|ratio| ratio.map_or("–".into(), number)).collect();
+    let (numbers, baseline) = (said.join(" · "), top + SMALL / 2 + 4);
+    let right = WIDTH as i32 - SIDES.1 as i32;
+    write(
+        area,
+        &numbers,
+        (right, baseline),
+        Letters::new(ink::MUTED).small().right(),
+    )?;
+    let letters = Letters::new(ink::TEXT).small();
+    let room = right - SIDES.0 as i32 - Letters::new(ink::MUTED).small().width(&numbers) - 12;
+    write(
+        area,
+        &fitting(&Case::of(&row.case).short(), room, letters),
+        (SIDES.0 as i32, baseline),
+        letters,
+    )?;
+    let floor = frame.across(1.0);
+    for (i, ratio) in ratios.iter().enumerate() {
+        let Some(ratio) = ratio else { continue };
+        let (y, end) = (top + LABEL + BAR * i as i32, frame.across(*ratio));
+        // What equals the floor has a bar, too.
+        let end = if (end - floor).abs() < 2 { floor + 2 } else { end };
+        bar(area, (floor.min(end), y), (floor.max(end), y + BAR - 1), ink::series(i))?;
+    }
+    Ok(())
+}
+
+/// A text, cut off where there is no room.
+fn fitting(text: &str, room: i32, letters: Letters) -> String {
+    if letters.width(text) <= room {
+        return text.into();
+    }
+    let share = f64::from(room.max(0)) / f64::from(letters.width(text));
+    let kept = (text.chars().count() as f64 * share) as usize;
+    text.chars().take(kept.saturating_sub(1)).chain(['…']).collect()
+}
+
+fn about(rows: &[&Row], peers: &[&str]) -> String {
+    let own = geometric_mean(rows.iter().map(|row| row.ratio));
+    let mut text = format!(
+        "isonorm takes {} times the copy in the geometric mean of {} cases.",
+        said(own),
+        rows.len()
+    );
+    for peer in peers {
+        let with = rows
+            .iter()
+            .filter_map(|row| Some((row, row.peers.get(*peer)?.median_s)));
+        let over: Vec<_> = with.map(|(row, s)| s / row.median_s).collect();
+        if let Some(mean) = geometric_mean(over.iter().copied()) {
+            let behind = match over.iter().filter(|ratio| **ratio < 1.0).count() {
+                0 => "none".into(),
+                n => n.to_string(),
+            };
+            text += &format!(
+                " {} takes {} times isonorm's time over {} cases, and less in {behind}.",
+                called(peer),
+                number(mean),
+                over.len()
+            );
+        }
+    }
+    text
+}
+
+fn said(mean: Option<f64>) -> String {
+    mean.map_or("–".into(), number)
+}
+
+fn table(rows: &[&Row], peers: &[&str], caption: String) -> Table {
+    let head: Vec<_> = ["case", "isonorm"]
+        .into_iter()
+        .chain(peers.iter().map(|peer| called(peer)))
+        .chain(["copy", "isonorm / copy", "fastest peer / isonorm"])
+        .collect();
+    let mut table = Table::new(format!("Times beside others, {caption}"), &head);
+    for row in rows {
+        let mut cells = vec![row.case.clone(), seconds(row.median_s)];
+        cells.extend(
+            peers
+                .iter()
+                .map(|peer| row.peers.get(*peer).map_or("–".into(), |p| seconds(p.median_s))),
+        );
+        cells.extend([seconds(row.floor_s), number(row.ratio), said(row.speedup())]);
+        table.rows.push(cells);
+    }
+    table
+}
