@@ -10,12 +10,12 @@ use clap::{Parser, Subcommand};
 
 use crate::error::{Outcome, Result};
 use crate::screen::{Screen, on_one_line};
-use crate::{bench, completions, explain, fold, run, verify};
+use crate::{bench, completions, explain, fold, ladder, run, verify};
 
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  a verification failed, a benchmark regressed, or there was nothing to fold
+  1  a verification failed, a benchmark regressed, a rung of the ladder was wrong, or there was nothing to fold
   2  bad usage or bad input; one line on the standard error says what
 
 Colours are used on a terminal only; NO_COLOR turns them off.";
@@ -41,6 +41,8 @@ enum Command {
     Verify(verify::Args),
     /// Measure problems against the time of copying the same bytes
     Bench(bench::Args),
+    /// Climb from the naive kernel to the limit: published kernels beside isonorm's, timed and checked
+    Ladder(ladder::Args),
     /// Remove normalizations from a state dict by folding them into the layers beside them
     Fold(Box<fold::Args>),
     /// Print a completion script for a shell
@@ -54,6 +56,7 @@ impl Command {
             Command::Explain(args) => explain::execute(&args, screen),
             Command::Verify(args) => verify::execute(&args, screen),
             Command::Bench(args) => bench::execute(&args, screen),
+            Command::Ladder(args) => ladder::execute(&args, screen),
             Command::Fold(args) => fold::execute(&args, screen),
             Command::Completions(args) => completions::execute(&args, screen),
         }

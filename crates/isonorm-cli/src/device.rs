@@ -77,12 +77,21 @@ pub(crate) struct DeviceArgs {
 }
 
 impl DeviceArgs {
+    /// There, with so many threads and the widest instructions.
+    pub(crate) fn at(device: Place, threads: usize) -> DeviceArgs {
+        DeviceArgs {
+            device,
+            threads,
+            isa: None,
+        }
+    }
+
     /// The GPU to work on; `None`: the CPU.
     pub(crate) fn gpu(&self) -> Result<Option<cuda::Device>> {
         match self.device {
             Place::Cpu => Ok(None),
             Place::Cuda(ordinal) => Ok(Some(cuda::Device::get(ordinal)?)),
-            Place::Interpreter => Err(Error::usage("--device interpreter is for verify")),
+            Place::Interpreter => Err(Error::usage("--device interpreter is for verify and explain")),
             Place::Known(name) => Err(Error::usage(format!(
                 "--device {name} is for explain: nothing runs on it"
             ))),

@@ -1,4 +1,4 @@
-//! isonorm on the command line: `run`, `explain`, `verify`, `bench`, `fold` and `completions`.
+//! isonorm on the command line: `run`, `explain`, `verify`, `bench`, `ladder`, `fold` and `completions`.
 //!
 //! Every subcommand takes `--json`. Problems are written the same everywhere: on the command line, in suites, in records
 //! and in errors. For example:
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! # Exit codes
-//! 0: done. 1: a verification failed or a benchmark regressed. 2: bad usage or bad input; one line on the standard error
+//! 0: done. 1: a verification failed, a benchmark regressed or a rung of the ladder is wrong. 2: bad usage or bad input; one line on the standard error
 //! says what.
 //!
 //! # Modules
@@ -29,6 +29,7 @@ mod fold;
 mod format;
 pub mod fuzz;
 pub mod io;
+mod ladder;
 mod measure;
 mod memory;
 mod record;

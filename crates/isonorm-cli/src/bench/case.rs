@@ -14,7 +14,7 @@ use crate::format::gbps;
 use crate::measure::{least, median, spread};
 
 /// PyTorch's default share of the batch in running statistics.
-pub(super) const MOMENTUM: f64 = 0.1;
+pub(crate) const MOMENTUM: f64 = 0.1;
 /// Runs before anything is measured: caches, pages and clocks settle.
 const WARM_UP: usize = 3;
 /// A sample lasts at least this long, so that the clock's own time does not count.
@@ -25,17 +25,84 @@ pub(super) const TURNS: u32 = 4;
 const FEWEST_SAMPLES: usize = 3;
 const MOST_SAMPLES: usize = 2000;
 
+/// What was found about a time and its floor, in seconds of one run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timed {
+    pub(crate) median_s: f64,
+    pub(crate) floor_s: f64,
+    /// 10th to 90th percentile, as a share of the median.
+    pub(crate) spread: f64,
+    min_s: f64,
+    samples: usize,
+}
+
+impl Timed {
+    pub(super) fn of(times: &[f64], floors: &[f64]) -> Timed {
+        Timed {
+            median_s: median(times),
+            floor_s: median(floors),
+            spread: spread(times),
+            min_s: least(times),
+            samples: times.len(),
+        }
+    }
+
+    /// As a record has it.
+    pub(super) fn row(&self, desc: &NormDesc, plan: &str, bytes: u64) -> Row {
+        Row {
+            case: desc.to_string(),
+            plan: Some(plan.into()),
+            median_s: self.median_s,
+            min_s: Some(self.min_s),
+            spread: Some(self.spread),
+            floor_s: self.floor_s,
+            ratio: self.median_s / self.floor_s,
+            bytes: Some(bytes),
+            gbps: Some(gbps(bytes, self.median_s)),
+            samples: Some(self.samples),
+            ..Row::default()
+        }
+    }
+}
+
 /// Measures a problem and its floor for at least this time.
 pub(super) fn measure(desc: &NormDesc, device: &Device, min_time: Duration) -> Result<Row> {
     let mut call = prepare(desc, device)?;
+    let (timed, floor) = measure_with_floor(&mut call, device, min_time)?;
+    let bytes = call.plan().traffic().compulsory_bytes;
+    Ok(Row {
+        floor: Some(floor.name().into()),
+        ..timed.row(desc, call.plan().name(), bytes)
+    })
+}
+
+/// Measures what is ready to be run, and its floor, for at least this time.
+pub(crate) fn measure_call(call: &mut Call, device: &Device, min_time: Duration) -> Result<Timed> {
+    Ok(measure_with_floor(call, device, min_time)?.0)
+}
+
+/// The median of the seconds that something takes, and their spread.
+pub(crate) fn measure_loop(min_time: Duration, mut run: impl FnMut()) -> Result<(f64, f64)> {
+    let mut times = Vec::new();
+    take_turn(min_time, &mut times, || {
+        seconds(1, || {
+            run();
+            Ok(())
+        })
+    })?;
+    Ok((median(&times), spread(&times)))
+}
+
+fn measure_with_floor(call: &mut Call, device: &Device, min_time: Duration) -> Result<(Timed, Floor)> {
+    let in_place = call.desc().is_in_place();
     let mut once = || -> Result<f64> {
         call.prepare();
         seconds(1, || Ok(call.run(device)?))
     };
     let warm = (0..WARM_UP).map(|_| once()).collect::<Result<Vec<_>>>()?;
-    let floor = fastest_floor(&mut call);
+    let floor = fastest_floor(call);
     // A problem that works in place needs its input back before every run.
-    let runs = if desc.is_in_place() { 1 } else { repeats(least(&warm)) };
+    let runs = if in_place { 1 } else { repeats(least(&warm)) };
     let copies = repeats(floor.1);
 
     let (mut times, mut floors) = (Vec::new(), Vec::new());
@@ -45,9 +112,9 @@ pub(super) fn measure(desc: &NormDesc, device: &Device, min_time: Duration) -> R
             call.prepare();
             seconds(runs, || Ok(call.run(device)?))
         })?;
-        take_turn(turn, &mut floors, || Ok(time_floor(floor.0, copies, &mut call)))?;
+        take_turn(turn, &mut floors, || Ok(time_floor(floor.0, copies, call)))?;
     }
-    Ok(row(&call, floor.0, &times, &floors))
+    Ok((Timed::of(&times, &floors), floor.0))
 }
 
 /// Takes samples for at least this time.
@@ -81,7 +148,7 @@ pub(super) fn saved(desc: &NormDesc) -> Save {
 
 /// Bytes of all tensors of the problem's shape: at most `x`, `dy`, the residual, the result, the residual's gradient, and
 /// what the statistics for a backward pass are computed with.
-pub(super) fn bytes(desc: &NormDesc) -> u64 {
+pub(crate) fn bytes(desc: &NormDesc) -> u64 {
     const MOST_TENSORS: u64 = 6;
     let elements = desc.get_shape().elements().unwrap_or(usize::MAX) as u64;
     elements.saturating_mul(MOST_TENSORS * desc.get_dtype().bytes() as u64)
@@ -120,23 +187,4 @@ fn fastest_floor(call: &mut Call) -> (Floor, f64) {
         }
     }
     best
-}
-
-fn row(call: &Call, floor: Floor, times: &[f64], floors: &[f64]) -> Row {
-    let (median_s, floor_s) = (median(times), median(floors));
-    let bytes = call.plan().traffic().compulsory_bytes;
-    Row {
-        case: call.desc().to_string(),
-        plan: Some(call.plan().name().into()),
-        median_s,
-        min_s: Some(least(times)),
-        spread: Some(spread(times)),
-        floor_s,
-        floor: Some(floor.name().into()),
-        ratio: median_s / floor_s,
-        bytes: Some(bytes),
-        gbps: Some(gbps(bytes, median_s)),
-        samples: Some(times.len()),
-        ..Row::default()
-    }
 }

@@ -9,12 +9,11 @@ use isonorm::cuda::{Graph, Plan, Stream};
 use isonorm::{Device, NormDesc};
 use isonorm_report::record::{Alternative, GpuRow, Row};
 
-use super::case::{MOMENTUM, TURNS, saved, take_turn};
+use super::case::{MOMENTUM, TURNS, Timed, saved, take_turn};
 use super::random;
-use crate::call::GpuCall;
+use crate::call::{GpuCall, Inputs, Outputs, Save};
 use crate::error::{Error, Result};
-use crate::format::gbps;
-use crate::measure::{least, median, spread};
+use crate::measure::median;
 
 /// The sets of tensors together are so many times the second-level cache.
 const CACHES: u64 = 3;
@@ -60,16 +59,55 @@ pub(super) fn alternatives(desc: &NormDesc, stream: &Stream, host: &Device, min_
 
 /// Measures a problem as it is planned, and its floor.
 fn measure_as(plan: &Plan, stream: &Stream, host: &Device, min_time: Duration) -> Result<Row> {
+    let (desc, g) = (plan.desc(), plan.geometry());
+    let inputs = random::inputs(desc, g.elements(), g.parameters, host)?;
+    let (timed, mut calls) = measure_calls(plan, &inputs, saved(desc), stream, min_time)?;
+    let bytes = plan.traffic().compulsory_bytes;
+    Ok(Row {
+        floor: Some("driver".into()),
+        gpu: Some(GpuRow {
+            sets: calls.len(),
+            host_s: host_seconds(desc, stream, &mut calls[0])?,
+            alternative: None,
+        }),
+        ..timed.row(desc, plan.name(), bytes)
+    })
+}
+
+/// Measures a plan on these inputs, and its floor; returns what it wrote, too.
+pub(crate) fn measure_plan(
+    plan: &Plan,
+    inputs: &Inputs,
+    save: Save,
+    stream: &Stream,
+    min_time: Duration,
+) -> Result<(Timed, Outputs)> {
+    let (timed, mut calls) = measure_calls(plan, inputs, save, stream, min_time)?;
+    let mut call = calls.swap_remove(0);
+    drop(calls);
+    call.prepare()?;
+    call.run()?;
+    Ok((timed, call.into_outputs()?))
+}
+
+/// Measures calls that take turns with several sets of tensors, and their floor.
+fn measure_calls(
+    plan: &Plan,
+    inputs: &Inputs,
+    save: Save,
+    stream: &Stream,
+    min_time: Duration,
+) -> Result<(Timed, Vec<GpuCall>)> {
     let (gpu, desc) = (stream.device(), plan.desc());
     plan.prepare()?;
     let g = plan.geometry();
-    let inputs = random::inputs(desc, g.elements(), g.parameters, host)?;
     let bytes = plan.traffic().compulsory_bytes;
     let sets = sets(bytes, gpu.properties().l2_bytes as u64, gpu.memory()?.0 as u64);
-    let call = || GpuCall::new(plan.clone(), stream, &inputs, saved(desc), MOMENTUM);
+    let call = || GpuCall::new(plan.clone(), stream, inputs, save, MOMENTUM);
     let mut calls = (0..sets).map(|_| call()).collect::<Result<Vec<_>>>()?;
 
-    let rounds = (GRAPH_SECONDS / plan.copy_seconds().max(SHORTEST_CALL) / sets as f64).ceil() as usize;
+    let once = plan.copy_seconds().max(SHORTEST_CALL).max(once(stream, &mut calls[0])?);
+    let rounds = (GRAPH_SECONDS / once / sets as f64).ceil() as usize;
     // The graphs are dropped before the tensors that they work on.
     let problem = Recorded::new(stream, &mut calls, rounds, GpuCall::run)?;
     let of_copy = copy_elements(g.elements(), desc.get_dtype().bytes());
@@ -83,27 +121,18 @@ fn measure_as(plan: &Plan, stream: &Stream, host: &Device, min_time: Duration) -
         take_turn(turn, &mut times, || problem.seconds(stream))?;
         take_turn(turn, &mut floors, || Ok(copy.seconds(stream)? * scale))?;
     }
-    let (median_s, floor_s) = (median(&times), median(&floors));
     drop((problem, copy));
-    Ok(Row {
-        case: desc.to_string(),
-        plan: Some(plan.name().into()),
-        median_s,
-        min_s: Some(least(&times)),
-        spread: Some(spread(&times)),
-        floor_s,
-        floor: Some("driver".into()),
-        ratio: median_s / floor_s,
-        bytes: Some(bytes),
-        gbps: Some(gbps(bytes, median_s)),
-        samples: Some(times.len()),
-        gpu: Some(GpuRow {
-            sets: calls.len(),
-            host_s: host_seconds(desc, stream, &mut calls[0])?,
-            alternative: None,
-        }),
-        ..Row::default()
-    })
+    Ok((Timed::of(&times, &floors), calls))
+}
+
+/// Seconds of one call, roughly: how long a graph of many will be.
+fn once(stream: &Stream, call: &mut GpuCall) -> Result<f64> {
+    call.run()?;
+    let start = stream.record()?;
+    call.run()?;
+    let seconds = stream.record()?.seconds_since(&start)?;
+    call.prepare()?;
+    Ok(seconds)
 }
 
 /// How many elements of so many bytes the driver copies.

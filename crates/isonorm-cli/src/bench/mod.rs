@@ -23,6 +23,11 @@ use crate::screen::{Screen, progress};
 use crate::{memory, record};
 use output::Outputs;
 
+pub(crate) use case::{MOMENTUM, Timed, bytes, measure_call, measure_loop};
+pub(crate) use gpu::measure_plan;
+pub(crate) use output::check as check_output;
+pub(crate) use random::inputs as random_inputs;
+
 const DETAILS: &str = "\
 The floor is the fastest way found to move the same compulsory bytes (each input read once, each output written once)
 with the same threads: memory copies, or a loop that reads and writes as many tensors, with ordinary or with streaming
@@ -66,7 +71,8 @@ pub(crate) struct Args {
     device: DeviceArgs,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+/// A length of time, as the command line has it.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     const LONGEST: f64 = 3600.0;
     match text.parse::<f64>() {
         Ok(s) if (0.0..=LONGEST).contains(&s) => Ok(Duration::from_secs_f64(s)),

@@ -61,7 +61,7 @@ impl Outputs {
 }
 
 /// That a file can be written there; nothing is left of the attempt.
-pub(super) fn check(path: &Path) -> Result<()> {
+pub(crate) fn check(path: &Path) -> Result<()> {
     Pending::create(path, |_| Ok(())).map(drop)
 }
 

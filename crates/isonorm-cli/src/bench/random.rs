@@ -11,7 +11,7 @@ const SEED: u64 = 0x150_0912;
 
 /// All that this problem reads, with values like those of a network: tensors of zero mean and unit variance, weights and
 /// variances about one.
-pub(super) fn inputs(desc: &NormDesc, elements: usize, parameters: usize, device: &Device) -> Result<Inputs> {
+pub(crate) fn inputs(desc: &NormDesc, elements: usize, parameters: usize, device: &Device) -> Result<Inputs> {
     let mut rng = Rng::with_seed(SEED);
     let mut tensor = |wanted: bool| wanted.then(|| normal(&mut rng, desc.get_dtype(), elements, 0.0, 1.0));
     let backward = desc.get_pass().is_backward();

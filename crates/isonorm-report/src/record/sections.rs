@@ -5,10 +5,8 @@ use serde::{Deserialize, Serialize};
 /// Kernels for one problem, from the simplest design to isonorm's own plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LadderProblem {
-    /// `batchnorm` or `layernorm`.
-    pub op: String,
-    /// Sizes, such as `64x256x56x56`.
-    pub shape: String,
+    /// The problem string.
+    pub case: String,
     /// `normal` (random) or `counting` (1, 2, 3, …).
     pub input: String,
     /// In the order of the story; the last is `isonorm`.
@@ -16,7 +14,7 @@ pub struct LadderProblem {
 }
 
 /// One kernel of a ladder.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Rung {
     /// Its name.
     pub rung: String,
@@ -29,6 +27,12 @@ pub struct Rung {
     pub spread: Option<f64>,
     /// The compulsory bytes, copied.
     pub floor_s: f64,
+    /// How often it asks for each element of the input (of both, backward), counted on a small case.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<f64>,
+    /// How often it writes each element of the result, counted likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes: Option<f64>,
     /// Bytes that it moves, computed for the shape.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
@@ -41,9 +45,20 @@ pub struct Rung {
     /// What the error may be, derived for this algorithm; absent where it promises no digit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<f64>,
+    /// Whether every element lies within its own bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub right: Option<bool>,
     /// What was published about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
+}
+
+impl Rung {
+    /// Whether no element was found out of its bound.
+    #[must_use]
+    pub fn is_right(&self) -> bool {
+        self.right != Some(false)
+    }
 }
 
 /// A figure that somebody published.
