@@ -48,8 +48,13 @@ pub(super) fn draw(machine: &Machine) -> Result<Option<Picture>> {
     })?;
     Ok(Some(Picture {
         subject: Subject::Bandwidth,
+        machine: machine.name.clone(),
         name: format!("bandwidth-{}", slug(&machine.name)),
-        title: format!("Share of the copy's speed in {} cases, {}", rows.len(), machine.name),
+        title: format!(
+            "Roofline: share of the copy's speed in {} cases, {}",
+            rows.len(),
+            machine.name
+        ),
         about: about(&rows),
         table: table(&rows, &machine.name),
         size: SIZE,

@@ -55,6 +55,7 @@ fn picture(ladder: &LadderProblem, machine: &Machine) -> Result<Picture> {
     })?;
     Ok(Picture {
         subject: Subject::Ladder,
+        machine: machine.name.clone(),
         name: format!(
             "ladder-{}-{}-{}",
             slug(&ladder.op),

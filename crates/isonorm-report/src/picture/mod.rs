@@ -40,6 +40,8 @@ pub enum Subject {
 pub struct Picture {
     /// What it is about.
     pub subject: Subject,
+    /// Where it was measured: a [`Machine`]'s name.
+    pub machine: String,
     /// The stem of its file's name, and its id in a page.
     pub name: String,
     /// One line.

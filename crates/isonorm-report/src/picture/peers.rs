@@ -1,7 +1,7 @@
 //! isonorm beside others, case by case: bars from the floor on.
 
 use super::axis::Axis;
-use super::canvas::{Area, Letters, Mark, Result, SMALL, bar, draw as paint, write};
+use super::canvas::{Area, Letters, Mark, Result, SMALL, bar, draw as paint, line, write};
 use super::plot::{Around, Entry, Frame, legend, legend_height};
 use super::{Picture, Subject, Table, ink, slug};
 use crate::case::Case;
@@ -111,6 +111,9 @@ fn picture(
             top: top as u32,
         };
         let frame = Frame::draw(area, &x, &y, around)?;
+        let floor = frame.across(1.0);
+        let bottom = top + case_height * rows.len() as i32;
+        line(area, vec![(floor, top), (floor, bottom)], ink::FLOOR, 2)?;
         for (i, row) in rows.iter().enumerate() {
             case(area, &frame, row, peers, top + case_height * i as i32)?;
         }
@@ -123,6 +126,7 @@ fn picture(
     };
     Ok(Picture {
         subject: Subject::Peers,
+        machine: machine.name.clone(),
         name: format!("peers-{direction}-{}{suffix}", slug(&machine.name)),
         title: format!("isonorm beside others, {direction}, {}{part}", machine.name),
         about,
