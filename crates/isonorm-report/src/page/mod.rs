@@ -38,7 +38,7 @@ const SECTIONS: [Section; 5] = [
         subject: Subject::Sweep,
         id: "sweeps",
         heading: "Sweeps",
-        about: "One size after another, to find where a plan stops to fit.",
+        about: "One size after another, to find where a plan stops fitting.",
         missing: "No sweep was recorded; scripts/gpu.sh measures them with SWEEP=1.",
     },
     Section {

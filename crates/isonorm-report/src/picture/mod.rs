@@ -17,6 +17,7 @@ use crate::merged::{self, Machine};
 use crate::record::Record;
 
 pub use canvas::DrawError;
+pub(crate) use peers::called;
 pub use sweep::{CLIFF, Cliff};
 pub use table::Table;
 

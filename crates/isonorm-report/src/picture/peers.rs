@@ -5,7 +5,7 @@ use super::canvas::{Area, Letters, Mark, Result, SMALL, bar, draw as paint, line
 use super::plot::{Around, Entry, Frame, legend, legend_height};
 use super::{Picture, Subject, Table, ink, slug};
 use crate::case::Case;
-use crate::format::{number, seconds};
+use crate::format::{cases, number, seconds};
 use crate::merged::Machine;
 use crate::record::Row;
 use crate::statistics::geometric_mean;
@@ -111,9 +111,6 @@ fn picture(
             top: top as u32,
         };
         let frame = Frame::draw(area, &x, &y, around)?;
-        let floor = frame.across(1.0);
-        let bottom = top + case_height * rows.len() as i32;
-        line(area, vec![(floor, top), (floor, bottom)], ink::FLOOR, 2)?;
         for (i, row) in rows.iter().enumerate() {
             case(area, &frame, row, peers, top + case_height * i as i32)?;
         }
@@ -151,7 +148,7 @@ fn case(area: &Area, frame: &Frame, row: &Row, peers: &[&str], top: i32) -> Resu
     let ratios = ratios(row, peers);
     let said: Vec<_> = ratios.iter().map(|ratio| ratio.map_or("–".into(), number)).collect();
     let (numbers, baseline) = (said.join(" · "), top + SMALL / 2 + 4);
-    let right = WIDTH as i32 - SIDES.1 as i32;
+    let right = WIDTH as i32 - SIDES.1 as i32 - 5;
     write(
         area,
         &numbers,
@@ -159,14 +156,17 @@ fn case(area: &Area, frame: &Frame, row: &Row, peers: &[&str], top: i32) -> Resu
         Letters::new(ink::MUTED).small().right(),
     )?;
     let letters = Letters::new(ink::TEXT).small();
-    let room = right - SIDES.0 as i32 - Letters::new(ink::MUTED).small().width(&numbers) - 12;
+    let room = right - SIDES.0 as i32 - Letters::new(ink::MUTED).small().width(&numbers) - 17;
     write(
         area,
         &fitting(&Case::of(&row.case).short(), room, letters),
-        (SIDES.0 as i32, baseline),
+        (SIDES.0 as i32 + 5, baseline),
         letters,
     )?;
     let floor = frame.across(1.0);
+    // Beside the bars only: a line through letters is hard to read.
+    let (first, last) = (top + LABEL - 3, top + LABEL + BAR * ratios.len() as i32 + 2);
+    line(area, vec![(floor, first), (floor, last)], ink::FLOOR, 2)?;
     for (i, ratio) in ratios.iter().enumerate() {
         let Some(ratio) = ratio else { continue };
         let (y, end) = (top + LABEL + BAR * i as i32, frame.across(*ratio));
@@ -190,9 +190,9 @@ fn fitting(text: &str, room: i32, letters: Letters) -> String {
 fn about(rows: &[&Row], peers: &[&str]) -> String {
     let own = geometric_mean(rows.iter().map(|row| row.ratio));
     let mut text = format!(
-        "isonorm takes {} times the copy in the geometric mean of {} cases.",
+        "isonorm takes {} times the copy in the geometric mean of {}.",
         said(own),
-        rows.len()
+        cases(rows.len())
     );
     for peer in peers {
         let with = rows
@@ -205,10 +205,10 @@ fn about(rows: &[&Row], peers: &[&str]) -> String {
                 n => n.to_string(),
             };
             text += &format!(
-                " {} takes {} times isonorm's time over {} cases, and less in {behind}.",
+                " {} takes {} times isonorm's time over {}, and less in {behind}.",
                 called(peer),
                 number(mean),
-                over.len()
+                cases(over.len())
             );
         }
     }
