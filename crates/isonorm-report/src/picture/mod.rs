@@ -56,7 +56,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// The SVG for a page that has [`css`] and more pictures.
+    /// The SVG for a page, which has the rules for colours once for all pictures.
     #[must_use]
     pub fn inline(&self) -> String {
         let Picture { name, body, .. } = self;
