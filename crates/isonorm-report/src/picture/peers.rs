@@ -1,7 +1,7 @@
 //! isonorm beside others, case by case: bars from the floor on.
 
 use super::axis::Axis;
-use super::canvas::{Area, Letters, Mark, Result, SMALL, bar, draw as paint, line, write};
+use super::canvas::{Area, Letters, Mark, Result, SMALL, bar, draw as paint, fitting, line, write};
 use super::plot::{Around, Entry, Frame, legend, legend_height};
 use super::{Picture, Subject, Table, ink, slug};
 use crate::case::Case;
@@ -175,16 +175,6 @@ fn case(area: &Area, frame: &Frame, row: &Row, peers: &[&str], top: i32) -> Resu
         bar(area, (floor.min(end), y), (floor.max(end), y + BAR - 1), ink::series(i))?;
     }
     Ok(())
-}
-
-/// A text, cut off where there is no room.
-fn fitting(text: &str, room: i32, letters: Letters) -> String {
-    if letters.width(text) <= room {
-        return text.into();
-    }
-    let share = f64::from(room.max(0)) / f64::from(letters.width(text));
-    let kept = (text.chars().count() as f64 * share) as usize;
-    text.chars().take(kept.saturating_sub(1)).chain(['…']).collect()
 }
 
 fn about(rows: &[&Row], peers: &[&str]) -> String {
