@@ -6,6 +6,8 @@ use std::io::Cursor;
 use isonorm::layers::{BatchNorm, StateDict};
 use isonorm::{CpuProperties, DType, Device, Geometry, Isa, NormDesc, Plan, Tensor};
 use isonorm_check::{Case, CpuEngine, run_case};
+use isonorm_report::compare::Comparison;
+use isonorm_report::record::Record;
 
 use crate::io::{npy, safetensors};
 
@@ -83,6 +85,19 @@ pub fn state_dict(data: &[u8]) {
     {
         evaluate(&layer);
     }
+}
+
+/// Reads a benchmark record; what is read is compared with itself, written and read again, and made a page.
+///
+/// # Panics
+/// When what was written is not what was read, when a record is slower than itself, or when a picture cannot be drawn.
+pub fn record(data: &[u8]) {
+    let Ok(record) = Record::parse(data) else { return };
+    let written = serde_json::to_vec(&record).expect("memory can be written");
+    let again = Record::parse(&written).expect("what was written can be read");
+    assert_eq!(again, record);
+    assert_eq!(Comparison::of(&record, &again).regressions, 0);
+    isonorm_report::page::html(&[record]).expect("what was read can be drawn");
 }
 
 /// An evaluation, whose result does not matter.

@@ -222,3 +222,18 @@ fn state_dicts() {
     }
     drive(&seeds, fuzz::state_dict, mutate_bytes);
 }
+
+/// A record with something in every section.
+const RECORD: &str = r#"{"schema":2,"date":"2026-11-26T00:00:00Z","machine":{"cpu":"c","cores":2,"os":"l"},"versions":{"isonorm":"0.1.0"},
+"settings":{"threads":2,"min_time_s":0.1},"gpu":{"name":"g","sms":132},"rows":[{"case":"layernorm x=8x16 dtype=f32 pass=train",
+"median_s":2e-6,"spread":0.1,"floor_s":1e-6,"ratio":2.0,"bytes":1024,"peers":{"torch":{"median_s":8e-6},"liger":{"median_s":1e-6}}},
+{"case":"batchnorm x=8x16x3x3 layout=nhwc dtype=bf16 pass=backward","median_s":2e-6,"floor_s":1e-6,"ratio":2.0,"peers":{}}],
+"skipped":[{"case":"a","reason":"b"}],"ladder":[{"op":"batchnorm","shape":"2x3","input":"normal","rungs":[{"rung":"n","about":"a",
+"median_s":1e-5,"floor_s":1e-6,"bytes":2048,"compulsory_bytes":1024,"error":0.5,"published":{"seconds":1e-4,"machine":"m"}},
+{"rung":"isonorm","about":"b","median_s":1e-6,"floor_s":1e-6,"error":1e-7,"tolerance":1e-6}]}],"numerics":[{"implementation":"isonorm",
+"case":"l","mean_over_std":1.0,"error":1e-7},{"implementation":"n","case":"l","mean_over_std":1000.0}]}"#;
+
+#[test]
+fn records() {
+    drive(&[RECORD.as_bytes().to_vec()], fuzz::record, mutate_bytes);
+}

@@ -49,8 +49,16 @@ pub(crate) fn trimmed(x: f64) -> String {
 /// A share as `87 %`; a small one with a digit more.
 pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {
-        p if p > 0.0 && p < 9.95 => format!("{p:.1} %"),
-        p => format!("{p:.0} %"),
+        p if p > 0.0 && p < 9.95 => format!("{p:.1}\u{a0}%"),
+        p => format!("{p:.0}\u{a0}%"),
+    }
+}
+
+/// `1 case`, `2 cases`.
+pub(crate) fn cases(n: usize) -> String {
+    match n {
+        1 => "1 case".into(),
+        n => format!("{n} cases"),
     }
 }
 
@@ -66,7 +74,7 @@ mod tests {
         assert_eq!(bytes(1000.0), "1 kB");
         assert_eq!(
             (trimmed(0.5), trimmed(1e-9), percent(0.871)),
-            ("0.5".into(), "1.0e-9".into(), "87 %".into())
+            ("0.5".into(), "1.0e-9".into(), "87\u{a0}%".into())
         );
     }
 }

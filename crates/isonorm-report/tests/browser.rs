@@ -41,20 +41,23 @@ const LONGEST: Duration = Duration::from_secs(120);
 const SCRIPT: &str = r#"
 const plots = [...document.querySelectorAll("svg")].map(svg => {
     const box = svg.getBoundingClientRect(), drawn = svg.getBBox(), view = svg.viewBox.baseVal;
-    const outside = [...svg.querySelectorAll("text")].filter(text => {
-        const b = text.getBBox();
+    const texts = [...svg.querySelectorAll("text")].map(text => ({ said: text.textContent.trim(), b: text.getBBox() }));
+    const outside = texts.filter(({ b }) => {
         return b.x < -1 || b.y < -1 || b.x + b.width > view.width + 1 || b.y + b.height > view.height + 1;
     });
+    // Lines of letters are higher than the letters.
+    const over = (a, b) => a.x + 1 < b.x + b.width && b.x + 1 < a.x + a.width && a.y + 5 < b.y + b.height && b.y + 5 < a.y + a.height;
+    const overlapping = texts.flatMap(({ said, b }, i) => texts.slice(i + 1).filter(other => over(b, other.b)).map(other => [said, other.said]));
     return {
-        id: svg.id, width: box.width, height: box.height, drawn: drawn.width * drawn.height,
-        shapes: svg.querySelectorAll("rect,circle,polygon,polyline").length, texts: svg.querySelectorAll("text").length,
-        outside: outside.map(text => text.textContent.trim()),
+        overlapping, id: svg.id, width: box.width, height: box.height, drawn: drawn.width * drawn.height,
+        shapes: svg.querySelectorAll("rect,circle,polygon,polyline").length, texts: texts.length,
+        outside: outside.map(text => text.said),
         named: svg.getAttribute("role") === "img" && svg.getAttribute("aria-labelledby").split(" ")
             .every(id => document.getElementById(id)?.textContent.length > 10),
     };
 });
 const malformed = FILES.filter(text => new DOMParser().parseFromString(text, "image/svg+xml").querySelector("parsererror"));
-const headings = [...document.querySelectorAll("h1,h2,h3")].map(heading => Number(heading.tagName[1]));
+const headings = [...document.querySelectorAll("h1,h2,h3,h4,h5,h6")].map(heading => Number(heading.tagName[1]));
 const channel = color => Number(color.match(/\d+/)[0]);
 const style = getComputedStyle(document.body);
 const output = document.createElement("output");
@@ -204,6 +207,12 @@ fn check(measured: &Value, pictures: usize, width: u32) {
             plot["outside"],
             Value::Array(Vec::new()),
             "letters outside of {}",
+            plot["id"]
+        );
+        assert_eq!(
+            plot["overlapping"],
+            Value::Array(Vec::new()),
+            "letters over letters in {}",
             plot["id"]
         );
         assert_eq!(plot["named"], true, "{}", plot["id"]);

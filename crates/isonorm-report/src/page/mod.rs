@@ -21,10 +21,10 @@ const SECTIONS: [Section; 5] = [
     Section {
         subject: Subject::Bandwidth,
         id: "bandwidth",
-        heading: "How near to the copy",
+        heading: "Roofline: how near to the copy",
         about: "A normalization is limited by memory: no kernel is faster than moving its bytes once. So a case is held against a \
                 copy of as many bytes on the same machine, in the same run, which is its floor.",
-        missing: "No case of these records tells its bytes.",
+        missing: "No bytes of cases were recorded.",
     },
     Section {
         subject: Subject::Peers,
@@ -32,14 +32,14 @@ const SECTIONS: [Section; 5] = [
         heading: "Beside others",
         about: "Times over the floor, on a logarithmic axis: a bar begins at the floor, and the shorter it is the better. The \
                 numbers at the right are the ratios, in the order of the legend. All bars of a case are of one run.",
-        missing: "No peer was measured in these records; bench/compare_torch.py measures PyTorch, torch.compile and Liger-Kernel.",
+        missing: "No peer was recorded; bench/compare_torch.py measures PyTorch, torch.compile and Liger-Kernel.",
     },
     Section {
         subject: Subject::Sweep,
         id: "sweeps",
         heading: "Sweeps",
-        about: "One size after another, to find where a plan stops to fit.",
-        missing: "There is no sweep in these records; scripts/gpu.sh measures them with SWEEP=1.",
+        about: "One size after another, to find where a plan stops fitting.",
+        missing: "No sweep was recorded; scripts/gpu.sh measures them with SWEEP=1.",
     },
     Section {
         subject: Subject::Numerics,
@@ -47,14 +47,14 @@ const SECTIONS: [Section; 5] = [
         heading: "Numerics",
         about: "The largest error against a computation in f64 while the mean of the input grows over its standard deviation. \
                 What sums squares loses digits there.",
-        missing: "No errors are in these records; isonorm ladder measures them.",
+        missing: "No errors were recorded.",
     },
     Section {
         subject: Subject::Ladder,
         id: "ladder",
         heading: "The ladder",
         about: "Designs of kernels from the simplest on, all run on this machine on the same data, each with what it loses.",
-        missing: "No ladder is in these records; isonorm ladder measures one.",
+        missing: "No ladder was recorded; isonorm ladder measures one.",
     },
 ];
 
@@ -74,7 +74,7 @@ pub fn html(records: &[Record]) -> Result<String, DrawError> {
             .iter()
             .filter(|picture| picture.subject == section.subject)
             .collect();
-        html += &show(section, &of);
+        html += &show(section, &of, &names);
     }
     html += "</main>\n<footer><p>Made by <code>isonorm bench --html</code>. What the columns of a record are, and what is measured, \
              is in bench/README.md of isonorm.</p></footer>\n</body>\n</html>\n";
@@ -113,7 +113,7 @@ fn machines_section(machines: &[Machine]) -> String {
     html + "</section>\n"
 }
 
-fn show(section: &Section, pictures: &[&Picture]) -> String {
+fn show(section: &Section, pictures: &[&Picture], machines: &[&str]) -> String {
     let Section { id, heading, about, .. } = section;
     let mut html = format!("<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{heading}</h2>\n");
     let lead = if pictures.is_empty() { section.missing } else { about };
@@ -135,6 +135,11 @@ fn show(section: &Section, pictures: &[&Picture]) -> String {
             },
             picture.table.html(),
         );
+    }
+    for machine in machines {
+        if !pictures.is_empty() && !pictures.iter().any(|picture| picture.machine == *machine) {
+            let _ = writeln!(html, "<p>{}: {}</p>", escape(machine), escape(section.missing));
+        }
     }
     html + "</section>\n"
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::case::Case;
-use crate::format::{bytes, number, trimmed};
+use crate::format::{bytes, cases, number, trimmed};
 use crate::merged::Machine;
-use crate::picture::escape;
-use crate::record::{LadderProblem, Record, Row};
+use crate::picture::{called, escape};
+use crate::record::{LadderProblem, Numerics, Record, Row};
 use crate::statistics::geometric_mean;
 
 /// A table of a machine and what ran on it.
@@ -133,17 +133,18 @@ fn sentences(machine: &Machine) -> Vec<String> {
             .flatten()
             .collect();
         sentences.push(format!(
-            "{} cases: isonorm takes {} times the floor in the geometric mean ({}).",
-            rows.len(),
+            "{}: isonorm takes {} times the floor in the geometric mean ({}).",
+            cases(rows.len()),
             number(all),
             each.join(", ")
         ));
     }
     sentences.extend(beside(&machine.rows(|row| !row.peers.is_empty())));
     sentences.extend(machine.ladders().into_iter().filter_map(climbed));
+    sentences.extend(machine.numerics().into_iter().filter_map(errors));
     let skipped = machine.records.iter().map(|record| record.skipped.len()).sum::<usize>();
     if skipped > 0 {
-        sentences.push(format!("{skipped} cases were skipped: there is no kernel for them."));
+        sentences.push(format!("Skipped, as there is no kernel: {}.", cases(skipped)));
     }
     sentences
 }
@@ -156,9 +157,9 @@ fn beside(rows: &[&Row]) -> Option<String> {
         .iter()
         .fold((f64::INFINITY, 0.0f64), |(l, m), s| (l.min(*s), m.max(*s)));
     Some(format!(
-        "Beside the fastest peer in each of {} cases isonorm is {} times as fast in the geometric mean (from {} to {}), and slower \
+        "Beside the fastest peer in each of {} isonorm is {} times as fast in the geometric mean (from {} to {}), and slower \
          in {slower}.",
-        rows.len(),
+        cases(rows.len()),
         number(mean),
         number(least),
         number(most)
@@ -175,5 +176,23 @@ fn climbed(ladder: &LadderProblem) -> Option<String> {
         ladder.shape,
         number(best.median_s / own.median_s),
         best.rung
+    ))
+}
+
+/// The errors of one case: isonorm's and the largest of all others.
+fn errors((case, points): (&str, Vec<&Numerics>)) -> Option<String> {
+    let (own, others): (Vec<_>, Vec<_>) = points.into_iter().partition(|point| point.implementation == "isonorm");
+    let most = own.iter().filter_map(|point| point.error).max_by(f64::total_cmp)?;
+    let lost = others.iter().find(|point| point.error.is_none());
+    let worst = lost.or(others
+        .iter()
+        .max_by(|a, b| a.error.unwrap_or(0.0).total_cmp(&b.error.unwrap_or(0.0))))?;
+    let (name, others) = (called(&worst.implementation), worst.error);
+    let others = match others {
+        Some(error) => format!("those of {name} up to {error:.1e}"),
+        None => format!("{name} has results that are not finite"),
+    };
+    Some(format!(
+        "Errors of {case} whatever the mean: isonorm's are at most {most:.1e}, {others}."
     ))
 }

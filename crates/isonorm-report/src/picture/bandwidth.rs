@@ -5,7 +5,7 @@ use super::canvas::{Mark, Result, draw as paint, mark};
 use super::plot::{Around, Entry, Frame, legend, legend_height};
 use super::{Picture, Subject, Table, ink, slug};
 use crate::case::Case;
-use crate::format::{bytes, number, percent, seconds};
+use crate::format::{bytes, cases, number, percent, seconds};
 use crate::merged::Machine;
 use crate::record::Row;
 use crate::statistics::geometric_mean;
@@ -48,8 +48,13 @@ pub(super) fn draw(machine: &Machine) -> Result<Option<Picture>> {
     })?;
     Ok(Some(Picture {
         subject: Subject::Bandwidth,
+        machine: machine.name.clone(),
         name: format!("bandwidth-{}", slug(&machine.name)),
-        title: format!("Share of the copy's speed in {} cases, {}", rows.len(), machine.name),
+        title: format!(
+            "Roofline: share of the copy's speed in {}, {}",
+            cases(rows.len()),
+            machine.name
+        ),
         about: about(&rows),
         table: table(&rows, &machine.name),
         size: SIZE,

@@ -102,6 +102,16 @@ pub(super) fn write(area: &Area, text: &str, at: (i32, i32), letters: Letters) -
     Ok(area.draw(&Text::new(text, at, letters.style()))?)
 }
 
+/// A text, cut off where there is no room.
+pub(super) fn fitting(text: &str, room: i32, letters: Letters) -> String {
+    if letters.width(text) <= room {
+        return text.into();
+    }
+    let share = f64::from(room.max(0)) / f64::from(letters.width(text));
+    let kept = (text.chars().count() as f64 * share) as usize;
+    text.chars().take(kept.saturating_sub(1)).chain(['…']).collect()
+}
+
 pub(super) fn line(area: &Area, points: Vec<(i32, i32)>, ink: Ink, width: u32) -> Result {
     Ok(area.draw(&PathElement::new(points, stroke(ink, width)))?)
 }

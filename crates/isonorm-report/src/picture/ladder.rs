@@ -1,7 +1,7 @@
 //! Designs of kernels for one problem: bars of their times from the simplest on, with what each loses.
 
 use super::axis::Axis;
-use super::canvas::{Area, Letters, Mark, Result, bar, draw as paint, line, mark, write};
+use super::canvas::{Area, Letters, Mark, Result, bar, draw as paint, fitting, line, mark, write};
 use super::peers::called;
 use super::plot::{Around, Entry, Frame, legend};
 use super::{Picture, Subject, Table, ink, slug};
@@ -55,6 +55,7 @@ fn picture(ladder: &LadderProblem, machine: &Machine) -> Result<Picture> {
     })?;
     Ok(Picture {
         subject: Subject::Ladder,
+        machine: machine.name.clone(),
         name: format!(
             "ladder-{}-{}-{}",
             slug(&ladder.op),
@@ -104,12 +105,9 @@ fn step(area: &Area, frame: &Frame, rung: &Rung, top: i32) -> Result {
     let (x, name) = (LEFT as i32 + 4, called(&rung.rung));
     let letters = Letters::new(ink::TEXT).bold();
     write(area, name, (x, top + 11), letters)?;
-    write(
-        area,
-        &rung.about,
-        (x + letters.width(name) + 14, top + 11),
-        Letters::new(ink::MUTED).small(),
-    )?;
+    let (about, small) = (x + letters.width(name) + 14, Letters::new(ink::MUTED).small());
+    let room = WIDTH as i32 - about - 8;
+    write(area, &fitting(&rung.about, room, small), (about, top + 11), small)?;
     let own = if rung.rung == "isonorm" {
         ink::series(0)
     } else {

@@ -17,6 +17,7 @@ use crate::merged::{self, Machine};
 use crate::record::Record;
 
 pub use canvas::DrawError;
+pub(crate) use peers::called;
 pub use sweep::{CLIFF, Cliff};
 pub use table::Table;
 
@@ -40,6 +41,8 @@ pub enum Subject {
 pub struct Picture {
     /// What it is about.
     pub subject: Subject,
+    /// Where it was measured: a [`Machine`]'s name.
+    pub machine: String,
     /// The stem of its file's name, and its id in a page.
     pub name: String,
     /// One line.
@@ -53,7 +56,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// The SVG for a page that has [`css`] and more pictures.
+    /// The SVG for a page, which has the rules for colours once for all pictures.
     #[must_use]
     pub fn inline(&self) -> String {
         let Picture { name, body, .. } = self;

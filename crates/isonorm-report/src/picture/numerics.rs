@@ -84,6 +84,7 @@ fn picture(case: &str, points: &[&Numerics], machine: &Machine) -> Result<Pictur
     })?;
     Ok(Picture {
         subject: Subject::Numerics,
+        machine: machine.name.clone(),
         name: format!("numerics-{}", slug(case)),
         title: format!("Error against f64: {case}, {}", machine.name),
         about: about(&lines),

@@ -1,11 +1,11 @@
 //! isonorm beside others, case by case: bars from the floor on.
 
 use super::axis::Axis;
-use super::canvas::{Area, Letters, Mark, Result, SMALL, bar, draw as paint, write};
+use super::canvas::{Area, Letters, Mark, Result, SMALL, bar, draw as paint, fitting, line, write};
 use super::plot::{Around, Entry, Frame, legend, legend_height};
 use super::{Picture, Subject, Table, ink, slug};
 use crate::case::Case;
-use crate::format::{number, seconds};
+use crate::format::{cases, number, seconds};
 use crate::merged::Machine;
 use crate::record::Row;
 use crate::statistics::geometric_mean;
@@ -123,6 +123,7 @@ fn picture(
     };
     Ok(Picture {
         subject: Subject::Peers,
+        machine: machine.name.clone(),
         name: format!("peers-{direction}-{}{suffix}", slug(&machine.name)),
         title: format!("isonorm beside others, {direction}, {}{part}", machine.name),
         about,
@@ -147,7 +148,7 @@ fn case(area: &Area, frame: &Frame, row: &Row, peers: &[&str], top: i32) -> Resu
     let ratios = ratios(row, peers);
     let said: Vec<_> = ratios.iter().map(|ratio| ratio.map_or("–".into(), number)).collect();
     let (numbers, baseline) = (said.join(" · "), top + SMALL / 2 + 4);
-    let right = WIDTH as i32 - SIDES.1 as i32;
+    let right = WIDTH as i32 - SIDES.1 as i32 - 5;
     write(
         area,
         &numbers,
@@ -155,14 +156,17 @@ fn case(area: &Area, frame: &Frame, row: &Row, peers: &[&str], top: i32) -> Resu
         Letters::new(ink::MUTED).small().right(),
     )?;
     let letters = Letters::new(ink::TEXT).small();
-    let room = right - SIDES.0 as i32 - Letters::new(ink::MUTED).small().width(&numbers) - 12;
+    let room = right - SIDES.0 as i32 - Letters::new(ink::MUTED).small().width(&numbers) - 17;
     write(
         area,
         &fitting(&Case::of(&row.case).short(), room, letters),
-        (SIDES.0 as i32, baseline),
+        (SIDES.0 as i32 + 5, baseline),
         letters,
     )?;
     let floor = frame.across(1.0);
+    // Beside the bars only: a line through letters is hard to read.
+    let (first, last) = (top + LABEL - 3, top + LABEL + BAR * ratios.len() as i32 + 2);
+    line(area, vec![(floor, first), (floor, last)], ink::FLOOR, 2)?;
     for (i, ratio) in ratios.iter().enumerate() {
         let Some(ratio) = ratio else { continue };
         let (y, end) = (top + LABEL + BAR * i as i32, frame.across(*ratio));
@@ -173,22 +177,12 @@ fn case(area: &Area, frame: &Frame, row: &Row, peers: &[&str], top: i32) -> Resu
     Ok(())
 }
 
-/// A text, cut off where there is no room.
-fn fitting(text: &str, room: i32, letters: Letters) -> String {
-    if letters.width(text) <= room {
-        return text.into();
-    }
-    let share = f64::from(room.max(0)) / f64::from(letters.width(text));
-    let kept = (text.chars().count() as f64 * share) as usize;
-    text.chars().take(kept.saturating_sub(1)).chain(['…']).collect()
-}
-
 fn about(rows: &[&Row], peers: &[&str]) -> String {
     let own = geometric_mean(rows.iter().map(|row| row.ratio));
     let mut text = format!(
-        "isonorm takes {} times the copy in the geometric mean of {} cases.",
+        "isonorm takes {} times the copy in the geometric mean of {}.",
         said(own),
-        rows.len()
+        cases(rows.len())
     );
     for peer in peers {
         let with = rows
@@ -201,10 +195,10 @@ fn about(rows: &[&Row], peers: &[&str]) -> String {
                 n => n.to_string(),
             };
             text += &format!(
-                " {} takes {} times isonorm's time over {} cases, and less in {behind}.",
+                " {} takes {} times isonorm's time over {}, and less in {behind}.",
                 called(peer),
                 number(mean),
-                over.len()
+                cases(over.len())
             );
         }
     }

@@ -113,6 +113,7 @@ fn picture(dtype: &str, sweep: &Sweep, machine: &Machine) -> Result<Picture> {
     let all = elements(sweep.rows.iter().map(|row| Case::of(&row.case).elements()));
     Ok(Picture {
         subject: Subject::Sweep,
+        machine: machine.name.clone(),
         name: format!("sweep-batchnorm-{}-{}", slug(dtype), slug(&machine.name)),
         title: format!(
             "Batches, channels and sides: batchnorm {dtype}, {all}, {}",

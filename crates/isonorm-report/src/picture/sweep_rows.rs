@@ -104,6 +104,7 @@ fn picture(op: &str, curves: &[Curve], machine: &Machine) -> Result<Picture> {
     let (least, most) = extremes(curves);
     Ok(Picture {
         subject: Subject::Sweep,
+        machine: machine.name.clone(),
         name: format!("sweep-{op}-{}", slug(&machine.name)),
         title: format!("Rows of every length: {op}, {size}, {}", machine.name),
         about: format!(

@@ -1,6 +1,6 @@
 //! Reading a record from a file that may hold anything.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -59,11 +59,12 @@ impl Record {
     /// # Errors
     /// [`LoadError`]: the file cannot be read, is no record, or is newer than this program.
     pub fn load(path: &Path) -> Result<Record, LoadError> {
-        let file = File::open(path)?;
-        let about = file.metadata()?;
+        // Before it is opened: opening a pipe would wait for who writes to it.
+        let about = fs::metadata(path)?;
         if !about.is_file() {
             return Err(LoadError::NotAFile);
         }
+        let file = File::open(path)?;
         // One byte more than there may be: the file may grow while it is read.
         let mut text = Vec::new();
         file.take(LONGEST_RECORD + 1).read_to_end(&mut text)?;
