@@ -257,6 +257,36 @@ def print_cpu_table(rows: list[dict]) -> None:
         print(f"| {name} | " + " | ".join(means) + " |")
 
 
+# The problems of `isonorm ladder` whose errors are told as the mean grows.
+NUMERICS = [
+    "batchnorm x=4096x64 dtype=f32 pass=train",
+    "batchnorm x=16x32x16x16 layout=nchw dtype=f32 pass=train",
+    "layernorm x=64x4096 dtype=f32 affine=none eps=1e-6 pass=train",
+]
+
+
+def normalized(case: str, x):
+    """Without weight and bias."""
+    if case.startswith("layernorm"):
+        return torch.nn.functional.layer_norm(x, x.shape[1:], eps=1e-6)
+    return torch.nn.functional.batch_norm(x, None, None, training=True)
+
+
+def numerics(options) -> list[dict]:
+    """PyTorch's largest errors against the same formula in double precision, by the mean of the data over its deviation."""
+    random = torch.Generator().manual_seed(0)
+    points = []
+    for case in NUMERICS:
+        shape = [int(size) for size in case.partition(" x=")[2].split()[0].split("x")]
+        normal = torch.randn(shape, generator=random, dtype=torch.float64)
+        for power in range(8):
+            x = (normal + 10.0**power).to(torch.float32).to(options.device)
+            error = (normalized(case, x).double() - normalized(case, x.double())).abs().max().item()
+            point = {"implementation": "torch", "case": case, "mean_over_std": 10.0**power}
+            points.append(point | ({"error": error} if math.isfinite(error) else {}))
+    return points
+
+
 def cpu_model() -> str:
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
@@ -277,6 +307,7 @@ def save(path: str, rows: list[dict], options) -> None:
         "settings": measured["settings"] | {"rounds": options.rounds, "min_time_s": options.min_time},
         **({"gpu": measured["gpu"]} if "gpu" in measured else {}),
         "rows": rows,
+        **({"numerics": options.points} if options.points else {}),
     }
     pathlib.Path(path).write_text(json.dumps(record, indent=2) + "\n")
 
@@ -293,6 +324,7 @@ def arguments() -> argparse.Namespace:
     add("--min-time", type=float, default=0.3, metavar="SECONDS", help="of a turn (default %(default)s)")
     add("--isonorm", type=pathlib.Path, metavar="PROGRAM", help="use this instead of building it")
     add("--save", metavar="FILE", help="write a record (JSON)")
+    add("--numerics", action="store_true", help="also record PyTorch's errors as the mean of the data grows")
     add("--table", metavar="FILE", help="print a record as a Markdown table, and measure nothing")
     options = parser.parse_args()
     if options.threads < 1 or options.rounds < 1 or not options.min_time >= 0:
@@ -343,6 +375,7 @@ def run(options: argparse.Namespace) -> None:
     warnings.filterwarnings("ignore", message="Mismatch dtype")
 
     width = max(map(len, cases)) + 12
+    options.points = numerics(options) if options.numerics else []
     print_head(width, options)
     rows: list[dict] = []
     for case in cases:

@@ -165,7 +165,12 @@ impl FromStr for Case {
             Some("none") => return Err(invalid("dx=none is for backward passes".into())),
             Some(v) => return Err(invalid(format!("dx={v}; expected none"))),
         };
-        let unknown = |v| invalid(format!("rung={v}; expected one of {}", Rung::ALL.map(Rung::name).join(", ")));
+        let unknown = |v| {
+            invalid(format!(
+                "rung={v}; expected one of {}",
+                Rung::ALL.map(Rung::name).join(", ")
+            ))
+        };
         let rung = rung.map(|v| Rung::named(v).ok_or_else(|| unknown(v))).transpose()?;
         Ok(Case {
             desc,

@@ -64,7 +64,7 @@ fn counting(rung: Option<Rung>, first: usize, columns: usize) -> Vec<f32> {
 }
 
 /// The published input of LayerNorm's ladder is 1, 2, 3, … in rows of 1024: the last row has a variance of 87381.25, of which
-/// E[x²] − E[x]² makes 131072 in `f32`.
+/// E[x²] − E[x]² makes 131072 or 65536 in `f32`, by the order of summation.
 #[test]
 fn three_rungs_are_wrong_on_their_own_benchmark() {
     let (columns, last) = (1024, 1023 * 1024 + 1);
@@ -75,7 +75,8 @@ fn three_rungs_are_wrong_on_their_own_benchmark() {
         let got = end(Some(rung));
         match rung.variance() {
             Variance::Squares => {
-                let wrong = 511.5 / deviation(131_072.0);
+                let found = if rung == Rung::LnVec4 { 65_536.0 } else { 131_072.0 };
+                let wrong = 511.5 / deviation(found);
                 assert!((got - wrong).abs() < 0.01, "{rung}: {got}, expected {wrong}");
                 // The first row has nothing to lose.
                 let first = f64::from(counting(Some(rung), 1, columns)[columns - 1]);

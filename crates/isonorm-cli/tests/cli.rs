@@ -30,6 +30,45 @@ fn explain_prints_the_plan() {
 }
 
 #[test]
+fn the_ladder_of_the_cpu_climbs_and_is_recorded() {
+    let s = Sandbox::new();
+    let line = "ladder --op batchnorm --shape 8x6x5x7 --device cpu --min-time 0 --threads 1";
+    let out = s.ok(&format!("{line} --save ladder.json"));
+    for part in [
+        "batchnorm x=8x6x5x7",
+        "cpu-naive",
+        "cpu-cached",
+        "cpu-simd",
+        "isonorm",
+        "of floor",
+        "largest error by mean over deviation",
+    ] {
+        assert!(out.contains(part), "{part} in {out}");
+    }
+    let json = s.json(line);
+    let rungs = json["ladder"][0]["rungs"].as_array().unwrap();
+    assert_eq!(rungs.len(), 4);
+    for rung in rungs {
+        assert_eq!(rung["right"], true, "{rung}");
+        assert!(rung["error"].as_f64() <= rung["tolerance"].as_f64(), "{rung}");
+        assert!(rung["bytes"].as_u64() >= rung["compulsory_bytes"].as_u64(), "{rung}");
+    }
+    let counting = s.json("ladder --op layernorm --shape 3x256 --device cpu --min-time 0");
+    assert_eq!(counting["ladder"][0]["input"], "counting");
+    assert!(
+        counting["numerics"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|p| p["case"].as_str().unwrap().starts_with("layernorm"))
+    );
+    // A page is made of what was saved.
+    s.ok("bench --record ladder.json --html ladder.html");
+    let page = std::fs::read_to_string(s.path("ladder.html")).unwrap();
+    assert!(page.contains("cpu-naive") && page.contains("<svg"), "{page}");
+}
+
+#[test]
 fn verify_passes_and_says_how_near() {
     let s = Sandbox::new();
     let out = s.ok("verify --suite smoke --threads 2");

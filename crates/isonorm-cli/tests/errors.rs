@@ -52,6 +52,25 @@ fn bad_usage() {
     for (line, expected) in [
         ("", "requires a subcommand"),
         ("walk", "unrecognized subcommand 'walk'"),
+        ("ladder --op rmsnorm", "--op"),
+        ("ladder --shape 3x4", "--op"),
+        ("ladder --op layernorm --shape 3xx4", "expected sizes such as"),
+        ("ladder --op layernorm --shape ten", "expected sizes such as"),
+        ("ladder --op batchnorm --shape 8 --device cpu", "batchnorm"),
+        (
+            "ladder --op batchnorm --shape 1x4 --device cpu",
+            "more than 1 value per channel",
+        ),
+        (
+            "ladder --op layernorm --shape 0x4 --device cpu",
+            "there are no elements",
+        ),
+        ("ladder --device h200", "--device h200 is for explain"),
+        ("ladder --device interpreter", "--device interpreter is for verify"),
+        (
+            "ladder --device cpu --save folder/that/is/not/there.json",
+            "cannot write",
+        ),
         ("run batchnorm", "--input"),
         ("run batchnorm --inptu x.npy", "--input"),
         ("run --input x.npy", "PROBLEM"),

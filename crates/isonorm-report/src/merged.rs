@@ -65,7 +65,7 @@ impl<'a> Machine<'a> {
     /// One ladder a problem: the newest.
     #[must_use]
     pub fn ladders(&self) -> Vec<&'a LadderProblem> {
-        let key = |problem: &'a LadderProblem| (&problem.op, &problem.shape, &problem.input);
+        let key = |problem: &'a LadderProblem| (&problem.case, &problem.input);
         let mut ladders: Vec<&'a LadderProblem> = Vec::new();
         for problem in self.records.iter().flat_map(|record| &record.ladder) {
             match ladders.iter_mut().find(|ladder| key(ladder) == key(problem)) {

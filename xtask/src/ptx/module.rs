@@ -40,6 +40,31 @@ impl Module {
         // 16 bytes of a 16-bit type are eight numbers instead of four.
         let more = if self.data == Some("f32") { 0 } else { 8 };
         match self.family {
+            // What takes no spills: more threads, where memory is so fast that a multiprocessor does not ask for enough otherwise.
+            "rows_forward_lanes" if more > 0 => Some(match kernel {
+                _ if kernel.ends_with("warp_v1") => 40,
+                _ if kernel.ends_with("_v1") => 48,
+                _ if kernel.ends_with("_v2") => 64,
+                "layer_warp_v3" => 56,
+                "layer_warp_v4" => 72,
+                _ if kernel.ends_with("_v3") => 72,
+                _ => 80,
+            }),
+            "rows_forward_block" if more > 0 => match kernel {
+                "rms_block_v2" | "rms_block_v3" => Some(64),
+                "layer_block_v2" | "layer_block_v3" | "layer_block_v4" => Some(72),
+                "rms_block_v4" => Some(80),
+                "rms_block_v6" => Some(104),
+                _ => None,
+            },
+            "rows_forward_block" => match kernel {
+                "rms_block_v4" => Some(64),
+                "layer_block_v4" => Some(72),
+                "rms_block_v6" => Some(80),
+                "layer_block_v6" => Some(88),
+                "rms_block_v8" | "layer_block_v8" => Some(104),
+                _ => None,
+            },
             "rows_forward_cluster_plain" if more == 0 => Some(96),
             // Eight accesses take more.
             "rows_forward_cluster_runs_plain" if kernel.contains("_v4") => Some(80),

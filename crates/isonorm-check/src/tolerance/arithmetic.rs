@@ -88,7 +88,8 @@ impl Arithmetic {
 
     /// The most roundings that a term goes through in a sum of n.
     fn depth(&self, n: usize) -> f64 {
-        self.rung.map_or_else(|| Arithmetic::chain(n), |rung| ladder::depth(rung, n))
+        self.rung
+            .map_or_else(|| Arithmetic::chain(n), |rung| ladder::depth(rung, n))
     }
 
     /// The same of a product's engine.
@@ -159,12 +160,12 @@ impl Arithmetic {
             return StatisticsError { mean, var, rstd };
         }
         let smallest = (radicand - var).max(self.eps);
-        let rstd = if smallest == radicand {
-            0.0
-        } else {
-            (radicand / smallest).sqrt() - 1.0
-        };
-        let rstd = rstd + self.gamma(4.0);
+        // A variance is not below 0, so that what is too large may be off by more than what is too small.
+        let (larger, smaller) = (
+            (radicand / smallest).sqrt() - 1.0,
+            1.0 - (radicand / (radicand + var)).sqrt(),
+        );
+        let rstd = larger.max(smaller) + self.gamma(4.0);
         StatisticsError { mean, var, rstd }
     }
 

@@ -40,7 +40,10 @@ pub(super) fn statistics(a: &Arithmetic, rung: Rung, s: &Statistics) -> (f64, f6
         Variance::Squares => {
             let square = s.mean * s.mean;
             let of_squares = a.gamma(depth + 3.0) * (s.var + square);
-            (mean, of_squares + 2.0 * s.mean.abs() * mean + mean * mean + a.gamma(2.0) * square + n * a.tiny())
+            (
+                mean,
+                of_squares + 2.0 * s.mean.abs() * mean + mean * mean + a.gamma(2.0) * square + n * a.tiny(),
+            )
         }
         Variance::TwoPass => {
             let about = s.var + mean * mean;

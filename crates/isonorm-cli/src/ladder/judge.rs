@@ -27,17 +27,13 @@ pub(super) fn judge(desc: &NormDesc, rung: Option<Rung>, inputs: &Inputs, got: &
     let group = g.outer * g.inner;
     let count = (MOST / group.max(1)).clamp(1, g.kept);
     let chosen: Vec<usize> = (0..count).map(|i| i * (g.kept - 1) / (count - 1).max(1)).collect();
-    let some = Some(&chosen[..]);
-    let tensor = |data: &TensorData| pick(data, &g, some.unwrap_or(&[]));
+    let tensor = |data: &TensorData| pick(data, &g, &chosen);
     let channel = |data: &TensorData| {
         let values = data.to_f64();
         TensorData::from_f64(DType::F32, &chosen.iter().map(|&c| values[c]).collect::<Vec<_>>())
     };
-    let sub = desc_of(desc, rung, count);
-    let case = Case {
-        rung,
-        ..Case::new(sub)
-    };
+    let sub = desc_of(desc, count);
+    let case = Case { rung, ..Case::new(sub) };
     let by_channel = |data: &Option<TensorData>| data.as_ref().map(channel);
     let running = inputs.running.as_ref().map(|[mean, var]| Running {
         mean: channel(mean),
@@ -93,22 +89,18 @@ pub(super) fn judge(desc: &NormDesc, rung: Option<Rung>, inputs: &Inputs, got: &
 }
 
 /// The same problem of so many channels, or rows.
-fn desc_of(desc: &NormDesc, rung: Option<Rung>, count: usize) -> NormDesc {
+fn desc_of(desc: &NormDesc, count: usize) -> NormDesc {
     let mut dims = desc.get_shape().dims().to_vec();
     if desc.get_norm().has_channels() {
         dims[1] = count;
     } else {
         dims = vec![count, dims.last().copied().unwrap_or(1)];
     }
-    let shape = Shape::new(&dims).unwrap_or(desc.get_shape());
-    match rung {
-        Some(rung) => rung.desc(shape),
-        None => NormDesc::new(desc.get_norm(), shape)
-            .affine(desc.get_affine())
-            .activation(desc.get_activation())
-            .pass(desc.get_pass())
-            .eps(desc.get_eps()),
-    }
+    NormDesc::new(desc.get_norm(), Shape::new(&dims).unwrap_or(desc.get_shape()))
+        .affine(desc.get_affine())
+        .activation(desc.get_activation())
+        .pass(desc.get_pass())
+        .eps(desc.get_eps())
 }
 
 /// The elements of these groups: channels of every image, or rows.

@@ -4,6 +4,7 @@ mod count;
 mod cpu;
 mod gpu;
 mod judge;
+mod numerics;
 mod problem;
 mod published;
 mod table;
@@ -11,7 +12,7 @@ mod table;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use isonorm::{Error as Refusal, Shape};
+use isonorm::{Error as Refusal, NormDesc, Shape};
 use isonorm_report::record::{LadderProblem, Record, Settings};
 
 use crate::device::{DeviceArgs, Place};
@@ -26,12 +27,15 @@ Without --op and --shape: the set-ups that the kernels were published with. Batc
 
 time      one call: on a GPU of graphs of many, timed by its clock
 of floor  the time of a copy of the compulsory bytes, as a share of it
-reads     how often the kernels ask for the input (and dy): counted by the interpreter, which runs them on a small case
-moved     bytes of the tensors, computed from that for the shape
+reads     how often the kernels ask for the input (and dy): counted by the interpreter, which runs them on a small case; of
+          isonorm itself, what its plan says
+moved     bytes, computed from that for the shape
 error     the largest |y - y64|, y64 computed in double precision
 bound     what the error may be, derived for the kernel's own arithmetic; none: it promises no digit
 
 Without a GPU the CPU's own ladder is shown: a scalar loop, the cache, vectors, threads.
+
+Last come the errors as the mean of the data grows, in standard deviations.
 
 Exit code 1: a result lies outside of its bound.";
 
@@ -91,7 +95,11 @@ pub(crate) fn execute(args: &Args, screen: &mut Screen) -> Result<Outcome> {
     if screen.is_json() {
         screen.json(&record)?;
     }
-    let wrong = record.ladder.iter().flat_map(|problem| &problem.rungs).any(|rung| !rung.is_right());
+    let wrong = record
+        .ladder
+        .iter()
+        .flat_map(|problem| &problem.rungs)
+        .any(|rung| !rung.is_right());
     Ok(if wrong { Outcome::Failure } else { Outcome::Success })
 }
 
@@ -141,5 +149,15 @@ fn measure(args: &Args, device: &DeviceArgs, problems: &[Problem], screen: &mut 
         bar.inc(1);
     }
     bar.finish_and_clear();
+    let stream = gpu.as_ref().map(|gpu| gpu.stream()).transpose()?;
+    let asked_for = |desc: &NormDesc| {
+        problems
+            .iter()
+            .any(|problem| problem.desc.get_norm() == desc.get_norm())
+    };
+    record.numerics = numerics::measure(stream.as_ref(), &host, asked_for)?;
+    if !screen.is_json() {
+        table::show_numerics(&record.numerics, screen)?;
+    }
     Ok(record)
 }

@@ -5,7 +5,7 @@ use isonorm::{DType, Device, Geometry, NormDesc, Pass, Rung, Shape, TensorData};
 use super::Op;
 use crate::bench;
 use crate::call::{Inputs, statistics_of};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Sizes that kernels of BatchNorm were published with. Of the third only batch and channels are known; this is the other layer of a
 /// ResNet-50 that has as many channels.
@@ -51,11 +51,6 @@ impl Problem {
         bench::bytes(&self.desc)
     }
 
-    /// The same problem of other sizes.
-    pub(super) fn of_shape(&self, shape: Shape) -> NormDesc {
-        self.rungs[0].desc(shape)
-    }
-
     /// All that it reads, the same every time.
     pub(super) fn inputs(&self, device: &Device) -> Result<Inputs> {
         let g = Geometry::of(&self.desc)?;
@@ -97,8 +92,11 @@ pub(super) fn asked_for(op: Option<Op>, shape: Option<Shape>) -> Result<Vec<Prob
             group(shape, Input::Counting, of_layer_norm, &mut problems);
         }
     }
-    for problem in &problems {
-        problem.desc.check()?;
+    for Problem { desc, .. } in &problems {
+        desc.check()?;
+        if desc.get_shape().elements() == Some(0) {
+            return Err(Error::usage(format!("{desc}: there are no elements to measure")));
+        }
     }
     Ok(problems)
 }
@@ -129,7 +127,10 @@ mod tests {
         for rung in Rung::ALL {
             assert!(problems.iter().any(|p| p.rungs.contains(&rung)), "{rung}");
         }
-        assert_eq!(problems[0].desc.to_string(), Rung::BnTileNc.desc([5000, 512]).to_string());
+        assert_eq!(
+            problems[0].desc.to_string(),
+            Rung::BnTileNc.desc([5000, 512]).to_string()
+        );
         assert_eq!(problems.last().unwrap().input, Input::Counting);
     }
 
@@ -140,7 +141,13 @@ mod tests {
         let rows = of(Op::Batchnorm, &[8, 4]);
         assert_eq!(
             names(&rows[0]),
-            ["bn-tile-nc", "bn-naive", "bn-welford-block", "bn-welford-warp", "bn-welford-fused"]
+            [
+                "bn-tile-nc",
+                "bn-naive",
+                "bn-welford-block",
+                "bn-welford-warp",
+                "bn-welford-fused"
+            ]
         );
         let images = of(Op::Batchnorm, &[8, 4, 3]);
         assert!(images.iter().all(|p| !p.rungs.contains(&Rung::BnTileNc)));

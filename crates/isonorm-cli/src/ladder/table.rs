@@ -1,6 +1,6 @@
 //! A problem's rungs as a table.
 
-use isonorm_report::record::{LadderProblem, Published, Rung};
+use isonorm_report::record::{LadderProblem, Numerics, Published, Rung};
 
 use crate::error::Result;
 use crate::format::{bytes, seconds};
@@ -8,7 +8,15 @@ use crate::screen::{BAD, LABEL, STRONG, Screen, styled};
 use crate::table::{Align, Columns};
 
 const HEADING: [&str; 9] = [
-    "rung", "time", "of floor", "reads", "moved", "error", "bound", "faster", "published",
+    "rung",
+    "time",
+    "of floor",
+    "reads",
+    "moved",
+    "error",
+    "bound",
+    "faster",
+    "published",
 ];
 
 /// Prints a problem, its rungs, and what there is to say about them.
@@ -16,7 +24,11 @@ pub(super) fn show(problem: &LadderProblem, screen: &mut Screen) -> Result<()> {
     let Some(first) = problem.rungs.first() else {
         return Ok(());
     };
-    let input = if problem.input == "counting" { ", the input 1, 2, 3, …" } else { "" };
+    let input = if problem.input == "counting" {
+        ", the input 1, 2, 3, …"
+    } else {
+        ""
+    };
     screen.line("")?;
     screen.line(styled(STRONG, format!("{}{input}", problem.case)))?;
     screen.line(format!(
@@ -45,9 +57,52 @@ pub(super) fn show(problem: &LadderProblem, screen: &mut Screen) -> Result<()> {
         ))?;
     }
     for rung in &problem.rungs {
-        if let Some(claim) = rung.published.as_ref().map(|p| &p.claim).filter(|claim| !claim.is_empty()) {
+        if let Some(claim) = rung
+            .published
+            .as_ref()
+            .map(|p| &p.claim)
+            .filter(|claim| !claim.is_empty())
+        {
             screen.line(styled(LABEL, format!("{}, as published: {claim}", rung.rung)))?;
         }
+    }
+    Ok(())
+}
+
+/// Prints the errors as the mean grows: a line for each implementation of a problem.
+pub(super) fn show_numerics(points: &[Numerics], screen: &mut Screen) -> Result<()> {
+    let mut lines: Vec<(&str, &str)> = Vec::new();
+    for point in points {
+        let line = (&point.case[..], &point.implementation[..]);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    let mut case = "";
+    for line in lines {
+        let of_line: Vec<_> = points
+            .iter()
+            .filter(|p| (&p.case[..], &p.implementation[..]) == line)
+            .collect();
+        if line.0 != case {
+            case = line.0;
+            screen.line("")?;
+            screen.line(styled(STRONG, format!("{case}: largest error by mean over deviation")))?;
+            let heading = of_line
+                .iter()
+                .map(|p| format!("{:>8.0e}", p.mean_over_std))
+                .collect::<String>();
+            screen.line(styled(LABEL, format!("{:<18}{heading}", "")))?;
+        }
+        let error = |p: &&Numerics| {
+            p.error
+                .map_or(format!("{:>8}", "NaN"), |error| format!("{error:>8.0e}"))
+        };
+        screen.line(format!(
+            "{:<18}{}",
+            line.1,
+            of_line.iter().map(error).collect::<String>()
+        ))?;
     }
     Ok(())
 }

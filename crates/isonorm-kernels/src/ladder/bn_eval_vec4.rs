@@ -45,11 +45,14 @@ pub unsafe fn bn_eval_vec4(args: &BatchNorm) {
     let (Some(spatial), Some(all)) = (NonZero::new(u64::from(args.spatial)), NonZero::new(channels)) else {
         return;
     };
-    let (first, end) = (thread() * u64::from(WIDTH), u64::from(args.batch) * channels * spatial.get());
+    let (first, end) = (
+        thread() * u64::from(WIDTH),
+        u64::from(args.batch) * channels * spatial.get(),
+    );
     if first >= end {
         return;
     }
-    // SAFETY: the caller's, here and below.
+    // SAFETY: the caller's.
     let maps = |i: u64| unsafe {
         let channel = i / spatial % all;
         [load(args.between, channel), load(args.between, channels + channel)]
@@ -58,12 +61,14 @@ pub unsafe fn bn_eval_vec4(args: &BatchNorm) {
         let mut i = first;
         while i < end {
             let [scale, shift] = maps(i);
+            // SAFETY: as above.
             unsafe { store(args.y, i, load(args.x, i) * scale + shift) };
             i += 1;
         }
         return;
     }
     let from = args.x.cast::<u32>().wrapping_add(first as usize);
+    // SAFETY: as above.
     let [a, b, c, d] = unsafe { simt::load_128_keep(from) }.map(f32::from_bits);
     let same = args.spatial.is_multiple_of(WIDTH);
     let [scale, shift] = maps(first);
@@ -72,5 +77,6 @@ pub unsafe fn bn_eval_vec4(args: &BatchNorm) {
         (x * scale + shift).to_bits()
     };
     let results = [map(0, a), map(1, b), map(2, c), map(3, d)];
+    // SAFETY: as above.
     unsafe { simt::store_128(args.y.cast::<u32>().wrapping_add(first as usize), results) };
 }

@@ -39,16 +39,18 @@ pub unsafe fn bn_naive_variance(args: &BatchNorm) {
     let Some((channel, elements)) = own_channel(args) else {
         return;
     };
-    // SAFETY: the caller's, here and below.
+    // SAFETY: the caller's.
     let mean = unsafe { load(args.between, channel) };
     let mut squares = 0.0;
     let mut i = 0;
     while i < elements.elements {
+        // SAFETY: as above.
         let distance = unsafe { load(args.x, elements.place(i)) } - mean;
         squares += distance * distance;
         i += 1;
     }
     let variance = squares / elements.elements as f32;
+    // SAFETY: as above.
     unsafe {
         store(args.between, u64::from(args.channels) + channel, variance);
         save(args.mean, channel, mean);

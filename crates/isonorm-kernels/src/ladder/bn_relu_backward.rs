@@ -39,6 +39,7 @@ pub unsafe fn bn_relu_backward(args: &BatchNorm) {
     let (weight, bias) = (of_channel(args.weight), of_channel(args.bias));
     let (mean, rstd) = (of_channel(args.mean), of_channel(args.rstd));
     // x̂, and the gradient that the ReLU lets pass.
+    // SAFETY: as above.
     let element = |place: u64| unsafe {
         let xhat = (load(args.x, place) - mean) * rstd;
         let passes = relu(weight * xhat + bias) != 0.0;
@@ -54,6 +55,7 @@ pub unsafe fn bn_relu_backward(args: &BatchNorm) {
     }
     let [dbias, dweight] = shuffle_sums(sums);
     let count = elements.elements as f32;
+    // SAFETY: as above.
     unsafe {
         if simt::thread_index() == 0 {
             save(args.dbias, channel.into(), dbias);

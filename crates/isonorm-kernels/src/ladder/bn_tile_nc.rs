@@ -65,7 +65,8 @@ pub unsafe fn bn_tile_nc(args: &BatchNorm) {
         return;
     }
     let mean = sum / args.batch as f32;
-    let variance = (squares / args.batch as f32 - mean * mean).max(0.0);
+    let difference = squares / args.batch as f32 - mean * mean;
+    let variance = if difference < 0.0 { 0.0 } else { difference };
     let rstd = rstd(variance, args.eps);
     // SAFETY: the caller's; a thread for each element, and one for each channel.
     unsafe {

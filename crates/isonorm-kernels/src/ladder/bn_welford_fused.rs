@@ -38,6 +38,7 @@ pub(super) unsafe fn fused(args: &BatchNorm, activation: impl Fn(f32) -> f32) {
     };
     // SAFETY: the caller's, here and below; one thread updates, and a thread has each element.
     let [mean, variance] = if args.training == 0 {
+        // SAFETY: as above.
         unsafe {
             [
                 load(args.running_mean, channel.into()),
@@ -45,9 +46,11 @@ pub(super) unsafe fn fused(args: &BatchNorm, activation: impl Fn(f32) -> f32) {
             ]
         }
     } else {
+        // SAFETY: as above.
         let moments = shuffle_moments(unsafe { own_moments(args, elements) });
         if simt::thread_index() == 0 && !args.running_mean.is_null() {
             let unbiased = moments.m2 / (moments.count - 1.0);
+            // SAFETY: as above.
             unsafe {
                 blend(args.running_mean, channel, moments.mean, args.factor);
                 blend(args.running_variance, channel, unbiased, args.factor);
@@ -56,6 +59,7 @@ pub(super) unsafe fn fused(args: &BatchNorm, activation: impl Fn(f32) -> f32) {
         [moments.mean, moments.variance()]
     };
     let rstd = rstd(variance, args.eps);
+    // SAFETY: as above.
     unsafe {
         save_statistics(args, channel, mean, rstd);
         let scale = load(args.weight, channel.into()) * rstd;

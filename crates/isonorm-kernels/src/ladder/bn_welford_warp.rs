@@ -25,9 +25,10 @@ pub unsafe fn bn_welford_warp(args: &BatchNorm) {
     let Some(elements) = Channel::of(args, channel) else {
         return;
     };
-    // SAFETY: the caller's, here and below.
+    // SAFETY: the caller's.
     let moments = shuffle_moments(unsafe { own_moments(args, elements) });
     let rstd = moments.rstd(args.eps);
+    // SAFETY: as above.
     unsafe {
         save_statistics(args, channel, moments.mean, rstd);
         normalize(args, channel, elements, [moments.mean, rstd]);

@@ -41,7 +41,7 @@ pub unsafe fn ln_vec4(args: &LayerNorm) {
     };
     let mut own = [0.0f32; 2];
     let mut add = |x: f32| own = [own[0] + x, own[1] + x * x];
-    // SAFETY: the caller's, here and below.
+    // SAFETY: the caller's.
     unsafe {
         let mut i = thread;
         while i < fours {
@@ -58,6 +58,7 @@ pub unsafe fn ln_vec4(args: &LayerNorm) {
     }
     let [mean, rstd] = statistics(shuffle_sums(own), args);
     let normalized = |x: f32| (x - mean) * rstd;
+    // SAFETY: as above.
     unsafe {
         let mut i = thread;
         while i < fours {

@@ -171,9 +171,8 @@ fn climbed(ladder: &LadderProblem) -> Option<String> {
     let others = ladder.rungs.iter().filter(|rung| rung.rung != "isonorm");
     let best = others.min_by(|a, b| a.median_s.total_cmp(&b.median_s))?;
     Some(format!(
-        "The ladder of {} {}: isonorm is {} times as fast as {}, the fastest other design.",
-        ladder.op,
-        ladder.shape,
+        "The ladder of {}: isonorm is {} times as fast as {}, the fastest other design.",
+        ladder.case,
         number(best.median_s / own.median_s),
         best.rung
     ))

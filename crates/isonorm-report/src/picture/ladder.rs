@@ -36,7 +36,7 @@ fn picture(ladder: &LadderProblem, machine: &Machine) -> Result<Picture> {
     let x = Axis::log(times, 10.0, "time", seconds_of);
     let y = Axis::rows(rungs.len());
     let height = (TOP + RUNG * rungs.len() as i32 + 50) as u32;
-    let problem = format!("{} {}, input {}", ladder.op, ladder.shape, input(ladder));
+    let problem = format!("{}, input {}", ladder.case, input(ladder));
     let body = paint((WIDTH, height), |area| {
         legend(area, &entries(rungs), (LEFT as i32, 4), WIDTH as i32 - 20)?;
         let around = Around {
@@ -56,12 +56,7 @@ fn picture(ladder: &LadderProblem, machine: &Machine) -> Result<Picture> {
     Ok(Picture {
         subject: Subject::Ladder,
         machine: machine.name.clone(),
-        name: format!(
-            "ladder-{}-{}-{}",
-            slug(&ladder.op),
-            slug(&ladder.shape),
-            slug(&ladder.input)
-        ),
+        name: format!("ladder-{}-{}", slug(&ladder.case), slug(&ladder.input)),
         title: format!("The ladder: {problem}, {}", machine.name),
         about: about(rungs),
         table: table(rungs, format!("The ladder: {problem}, {}", machine.name)),
@@ -182,6 +177,7 @@ fn table(rungs: &[Rung], caption: String) -> Table {
         "time",
         "spread",
         "of the copy's speed",
+        "reads of the input",
         "bytes moved",
         "over what must move",
         "error",
@@ -209,6 +205,7 @@ fn table(rungs: &[Rung], caption: String) -> Table {
             rung.spread
                 .map_or_else(none, |spread| format!("± {}", percent(spread / 2.0))),
             percent(rung.floor_s / rung.median_s),
+            rung.reads.map_or_else(none, number),
             rung.bytes.map_or_else(none, |n| bytes(n as f64)),
             moved.map_or_else(none, |(all, must)| number(all as f64 / must as f64)),
             rung.error.map_or("not finite".into(), |error| format!("{error:.2e}")),

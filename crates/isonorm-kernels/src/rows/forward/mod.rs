@@ -210,8 +210,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     const READS: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::READS;
 
     /// Whether parameters of 16 bits that are too many to be kept as numbers are kept as they came: for the next row, or because they come
-    /// with the first one.
-    const KEEPS: bool = S::AHEAD || matches!(S::Epilogue::CLASS, Class::Plain) && V <= 4;
+    /// with the first one, where that leaves registers for enough warps: weight and bias take twice what a weight does.
+    const KEEPS: bool =
+        S::AHEAD || matches!(S::Epilogue::CLASS, Class::Plain) && V <= if S::Statistics::ABOUT_FIRST { 2 } else { 4 };
 
     /// Whether the first row comes before parameters are read that are kept.
     const EARLY: bool = !Self::RING && (S::AHEAD || Self::KEEPS);

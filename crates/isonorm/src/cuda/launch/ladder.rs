@@ -42,6 +42,15 @@ pub(super) unsafe fn forward(
         factor: p.update.map_or(0.0, |u| u.factor as f32),
         ..of_plan(plan)
     };
+    // Samples of one channel lie side by side, as positions of an image do; this rung knows no positions.
+    let args = match rung {
+        Rung::BnTileNc => BatchNorm {
+            batch: args.batch * args.spatial,
+            spatial: 1,
+            ..args
+        },
+        _ => args,
+    };
     // SAFETY: the caller's.
     unsafe { batch_norm(kernels, &args, launcher) }
 }

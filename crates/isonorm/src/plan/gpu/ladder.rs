@@ -153,7 +153,10 @@ impl Rung {
 
     /// Whether it maps x by a scale and a shift, which are rounded at the size of the mean, instead of subtracting the mean.
     pub const fn scales_and_shifts(self) -> bool {
-        matches!(self, Rung::BnWelfordFused | Rung::BnReluTrain | Rung::BnReluEval | Rung::BnEvalVec4)
+        matches!(
+            self,
+            Rung::BnWelfordFused | Rung::BnReluTrain | Rung::BnReluEval | Rung::BnEvalVec4
+        )
     }
 
     /// How often it reads and writes a tensor of `x`'s size.
@@ -173,8 +176,8 @@ impl Rung {
         if *desc != own && !evaluates {
             return Some(format!("it was written for {own}"));
         }
-        if self == Rung::BnTileNc && g.inner != 1 {
-            return Some(format!("it was written for x=NxC, here are {} positions", g.inner));
+        if self == Rung::BnTileNc && desc.get_shape().dims().len() != 2 {
+            return Some(format!("it was written for x=NxC, x is {}", desc.get_shape()));
         }
         if g.elements() == 0 {
             return Some("there are no elements".into());
