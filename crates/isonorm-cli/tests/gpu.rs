@@ -65,6 +65,7 @@ fn without_a_gpu_one_line_says_so() {
         "bench --device cuda --case 'layernorm x=8x8'",
         "run rmsnorm --input x.npy --device cuda",
         "explain layernorm x=8x8 --device cuda",
+        "ladder --device cuda",
     ] {
         // No GPU is visible to it, if there is one.
         let output = s.command(line).env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
@@ -75,6 +76,17 @@ fn without_a_gpu_one_line_says_so() {
             "{line}: {said}"
         );
     }
+}
+
+#[test]
+fn the_ladder_says_that_it_is_the_cpus_where_there_is_no_gpu() {
+    let s = Sandbox::new();
+    let mut command = s.command("ladder --op layernorm --shape 3x64 --min-time 0");
+    let output = command.env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(said.starts_with("no GPU: ") && said.contains("this is the CPU's own ladder"), "{said}");
+    assert!(said.contains("cpu-naive") && !said.contains("ln-naive"), "{said}");
 }
 
 #[test]

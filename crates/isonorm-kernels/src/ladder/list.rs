@@ -22,6 +22,7 @@ macro_rules! layer_norm_kernels {
 }
 
 #[cfg(target_arch = "nvptx64")]
+#[allow(unused_imports, reason = "a module has the kernels of one")]
 pub(crate) use {batch_norm_kernels, layer_norm_kernels};
 
 /// A kernel's name and what its threads do.
