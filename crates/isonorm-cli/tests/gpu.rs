@@ -85,7 +85,10 @@ fn the_ladder_says_that_it_is_the_cpus_where_there_is_no_gpu() {
     let output = command.env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
     let said = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(said.starts_with("no GPU: ") && said.contains("this is the CPU's own ladder"), "{said}");
+    assert!(
+        said.starts_with("no GPU: ") && said.contains("this is the CPU's own ladder"),
+        "{said}"
+    );
     assert!(said.contains("cpu-naive") && !said.contains("ln-naive"), "{said}");
 }
 

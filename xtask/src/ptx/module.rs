@@ -68,7 +68,7 @@ impl Module {
             "rows_forward_cluster_plain" if more == 0 => Some(96),
             // Eight accesses take more.
             "rows_forward_cluster_runs_plain" if kernel.contains("_v4") => Some(80),
-            "rows_each_piecewise" | "rows_each_any" => Some(40 + more),
+            "rows_each_piecewise" | "rows_each_any" => Some(48),
             // Three blocks of seven warps on a multiprocessor.
             "rows_forward_segments_piecewise"
             | "rows_forward_ragged_piecewise"
