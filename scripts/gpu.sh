@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the GPU's results against the oracle, then measures them, then writes a record.
+# Checks the GPU's results against the oracle, then measures them and climbs the ladder, then writes records and a page of them.
 #
 #   scripts/gpu.sh [ISONORM] [NAME]
 #
@@ -29,7 +29,7 @@ device=${DEVICE:-cuda}
 records=${RECORDS:-$here/bench/records}
 name=${2:-$(date -u +%Y-%m-%d)-${device//:/}}
 sweep_elements=$((1 << 26))
-suites=${SUITES:-smoke shapes segments adversarial exact pairwise combinations kernels large}
+suites=${SUITES:-smoke shapes segments adversarial exact pairwise combinations kernels ladder large}
 
 echo "== device"
 command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=index,name,driver_version,memory.total --format=csv,noheader
@@ -56,7 +56,7 @@ if [ -n "${SANITIZE:-}" ]; then
     said=$records/$name.sanitizer.txt
     compute-sanitizer --version | tail -n 1 >"$said"
     for tool in $SANITIZE; do
-        command=("$isonorm" verify --device "$device" --suite smoke --suite kernels)
+        command=("$isonorm" verify --device "$device" --suite smoke --suite kernels --suite ladder)
         echo "\$ compute-sanitizer --tool $tool isonorm ${command[*]:1}" | tee -a "$said"
         compute-sanitizer --tool "$tool" --error-exitcode 1 "${command[@]}" >"$said.log" 2>&1 || verified=$?
         grep -E "^=|^suite|  ok$|FAILED" "$said.log" | tee -a "$said"
@@ -79,6 +79,12 @@ echo "== bench: time beside the floor"
 "$isonorm" bench --device "$device" --min-time "${MIN_TIME:-0.3}" --save "$records/$name.json"
 echo
 echo "record: $records/$name.json"
+made=(--record "$records/$name.json")
+
+echo
+echo "== ladder: published kernels beside isonorm"
+"$isonorm" ladder --device "$device" --min-time "${MIN_TIME:-0.3}" --save "$records/$name-ladder.json" || verified=$?
+made+=(--record "$records/$name-ladder.json")
 if [ "${SWEEP:-0}" = 1 ]; then
     echo
     echo "== sweep: rows of every length, $sweep_elements elements in all"
@@ -110,11 +116,17 @@ if [ "${SWEEP:-0}" = 1 ]; then
         done
     done
     "$isonorm" bench --device "$device" --min-time "${MIN_TIME:-0.3}" --save "$records/$name-sweep-batchnorm.json" "${cases[@]}"
+    made+=(--record "$records/$name-sweep.json" --record "$records/$name-sweep-batchnorm.json")
 fi
 if [ "${PEERS:-0}" = 1 ]; then
     echo
     echo "== peers: PyTorch and Liger beside isonorm"
     python3 "$here/bench/compare_torch.py" --device "$device" --rounds 1 --min-time "${MIN_TIME:-0.3}" --isonorm "$isonorm" \
-        --save "$records/$name-torch.json"
+        --numerics --save "$records/$name-torch.json"
+    made+=(--record "$records/$name-torch.json")
 fi
+
+echo
+echo "== page"
+"$isonorm" bench "${made[@]}" --html "$records/$name.html"
 exit "$verified"
