@@ -27,15 +27,17 @@ pub(super) fn climb(problem: &Problem, stream: &Stream, host: &Device, min_time:
             Some(rung) => device.rung(rung, desc)?,
             None => device.plan(desc)?,
         };
-        // Rungs refuse what they were not written for.
+        // Rungs refuse what they were not written for; the plan does what any of them does.
+        let does = |what: fn(isonorm::Rung) -> bool| match rung {
+            Some(rung) => what(rung),
+            None => problem.rungs.iter().copied().any(what),
+        };
+        let has_running = desc.uses_running_statistics() || does(isonorm::Rung::updates_running);
         let given = Inputs {
-            running: inputs
-                .running
-                .clone()
-                .filter(|_| desc.uses_running_statistics() || rung.is_none_or(isonorm::Rung::updates_running)),
+            running: inputs.running.clone().filter(|_| has_running),
             ..inputs.clone()
         };
-        let saves = problem.is_training() && rung.is_none_or(|rung| !rung.is_layer_norm());
+        let saves = problem.is_training() && does(|rung| !rung.is_layer_norm());
         let save = Save {
             mean: saves,
             rstd: saves,
