@@ -19,7 +19,11 @@ fn every_committed_record_is_read_and_written_as_it_was() {
         }
         let record = Record::load(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         assert!((1..=SCHEMA).contains(&record.schema));
-        assert!(!record.rows.is_empty() || !record.ladder.is_empty(), "{}", path.display());
+        assert!(
+            !record.rows.is_empty() || !record.ladder.is_empty(),
+            "{}",
+            path.display()
+        );
         // Nothing that a record says is lost when it is written again.
         let said: serde_json::Value = serde_json::from_slice(&fs::read(&path).expect("the file")).expect("JSON");
         let mut written = serde_json::to_value(&record).expect("JSON");
