@@ -30,7 +30,8 @@ of floor  the time of a copy of the compulsory bytes, as a share of it
 reads     how often the kernels ask for the input (and dy): counted by the interpreter, which runs them on a small case; of
           isonorm itself, what its plan says
 moved     bytes, computed from that for the shape
-error     the largest |y - y64|, y64 computed in double precision
+error     the largest |y - y64|, y64 computed in double precision; of large tensors over whole channels or rows, from the
+          first to the last, of four million elements in all
 bound     what the error may be, derived for the kernel's own arithmetic; none: it promises no digit
 
 Without a GPU the CPU's own ladder is shown: a scalar loop, the cache, vectors, threads.
