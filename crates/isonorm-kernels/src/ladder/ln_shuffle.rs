@@ -17,7 +17,7 @@ pub const SHARED_BYTES: u32 = 2 * (THREADS / WARP) * 4;
 /// A block for each row.
 ///
 /// # Safety
-/// The pointers of `args` are as said there; blocks have [`THREADS`](super::THREADS) threads and [`SHARED_BYTES`].
+/// The pointers of `args` are as said there; blocks have [`THREADS`] threads and [`SHARED_BYTES`].
 #[inline(always)]
 pub unsafe fn ln_shuffle(args: &LayerNorm) {
     // SAFETY: the caller's.
