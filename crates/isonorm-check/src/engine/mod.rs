@@ -199,7 +199,7 @@ pub trait Engine {
     /// Whether it says of itself that it does this case justice; such a case is skipped, by reason.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](isonorm::Error::Unsupported), where it does not.
+    /// [`Error::Unsupported`], where it does not.
     fn handles(&self, _case: &Case) -> isonorm::Result<()> {
         Ok(())
     }
