@@ -1,5 +1,7 @@
 //! Numbers for people.
 
+pub(crate) use isonorm_report::seconds;
+
 /// `12345678` as `12.3 MB`.
 pub(crate) fn bytes(n: u64) -> String {
     let mut value = n as f64;
@@ -14,21 +16,6 @@ pub(crate) fn bytes(n: u64) -> String {
         value /= 1000.0;
     }
     format!("{value:.1} TB")
-}
-
-/// `0.00123` as `1.23 ms`.
-pub(crate) fn seconds(s: f64) -> String {
-    let (value, unit) = match s {
-        s if s >= 1.0 => (s, "s"),
-        s if s >= 1e-3 => (s * 1e3, "ms"),
-        s if s >= 1e-6 => (s * 1e6, "µs"),
-        s => (s * 1e9, "ns"),
-    };
-    match value {
-        v if v >= 100.0 => format!("{v:.0} {unit}"),
-        v if v >= 10.0 => format!("{v:.1} {unit}"),
-        v => format!("{v:.2} {unit}"),
-    }
 }
 
 /// Five significant digits, without an exponent where that is short.

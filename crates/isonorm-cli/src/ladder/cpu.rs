@@ -70,8 +70,8 @@ pub(super) fn climb(problem: &Problem, host: &Device, min_time: Duration) -> Res
 struct Groups<'a> {
     g: Geometry,
     x: &'a [f32],
-    weight: Option<Vec<f32>>,
-    bias: Option<Vec<f32>>,
+    weight: Option<&'a [f32]>,
+    bias: Option<&'a [f32]>,
     eps: f32,
     relu: bool,
 }
@@ -82,7 +82,7 @@ impl<'a> Groups<'a> {
             TensorData::F32(values) => Ok(&values[..]),
             _ => Err(Error::usage("the ladder is one of f32")),
         };
-        let parameters = |data: &'a Option<TensorData>| data.as_ref().map(|d| f32s(d).map(<[f32]>::to_vec)).transpose();
+        let parameters = |data: &'a Option<TensorData>| data.as_ref().map(f32s).transpose();
         Ok(Groups {
             g: Geometry::of(desc)?,
             x: f32s(&inputs.x)?,
@@ -123,8 +123,8 @@ impl<'a> Groups<'a> {
 
     fn normalize(&self, group: usize, [mean, variance]: [f32; 2], y: &mut [f32]) {
         let rstd = 1.0 / (variance + self.eps).sqrt();
-        let of = |parameters: &Option<Vec<f32>>, without| parameters.as_ref().map_or(without, |p| p[group]);
-        let (weight, bias) = (of(&self.weight, 1.0), of(&self.bias, 0.0));
+        let of = |parameters: Option<&[f32]>, without| parameters.map_or(without, |p| p[group]);
+        let (weight, bias) = (of(self.weight, 1.0), of(self.bias, 0.0));
         for start in self.segments(group) {
             let segment = start..start + self.g.inner;
             for (y, x) in y[segment.clone()].iter_mut().zip(&self.x[segment]) {

@@ -54,7 +54,7 @@ pub(super) fn climb(problem: &Problem, stream: &Stream, host: &Device, min_time:
             about: rung.map_or("what is planned", published::about).into(),
             reads: Some(reads),
             writes: Some(writes),
-            bytes: Some(moved(&plan, reads + writes)),
+            bytes: Some(plan.traffic().moved_bytes),
             error: judged.error,
             tolerance: judged.bound,
             right: Some(judged.right),
@@ -65,27 +65,13 @@ pub(super) fn climb(problem: &Problem, stream: &Stream, host: &Device, min_time:
     Ok(climbed)
 }
 
-/// How often tensors have to be read and written.
-fn compulsory(plan: &Plan) -> (f64, f64) {
-    let reads = if plan.desc().get_pass().is_backward() { 2.0 } else { 1.0 };
-    (reads, 1.0)
-}
-
-/// How often a plan reads and writes them.
+/// How often a plan reads and writes tensors.
 fn planned(plan: &Plan) -> (f64, f64) {
-    let (traffic, (reads, writes)) = (plan.traffic(), compulsory(plan));
-    let again = (traffic.moved_bytes - traffic.compulsory_bytes) as f64 / tensor_bytes(plan);
-    (reads + again, writes)
-}
-
-/// Bytes that are moved where tensors are read and written so often in all.
-fn moved(plan: &Plan, transfers: f64) -> u64 {
-    let (reads, writes) = compulsory(plan);
-    plan.traffic().compulsory_bytes + ((transfers - reads - writes) * tensor_bytes(plan)) as u64
-}
-
-fn tensor_bytes(plan: &Plan) -> f64 {
-    (plan.geometry().elements() * size_of::<f32>()) as f64
+    let (traffic, g) = (plan.traffic(), plan.geometry());
+    let tensor = (g.elements() * size_of::<f32>()) as f64;
+    let again = (traffic.moved_bytes - traffic.compulsory_bytes) as f64 / tensor;
+    let reads = if plan.desc().get_pass().is_backward() { 2.0 } else { 1.0 };
+    (reads + again, 1.0)
 }
 
 /// Times alone.

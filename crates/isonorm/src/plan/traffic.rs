@@ -11,7 +11,7 @@ pub struct Traffic {
 }
 
 /// How many tensors of `x`'s size a pass reads, and how many it writes, the mask of a ReLU not counted.
-fn tensors(desc: &NormDesc) -> (u64, u64) {
+pub(super) fn tensors(desc: &NormDesc) -> (u64, u64) {
     let needs = u64::from(desc.backward_needs_preactivation());
     match (desc.residual, desc.pass.is_backward()) {
         // x | y
@@ -34,7 +34,7 @@ fn tensors(desc: &NormDesc) -> (u64, u64) {
 }
 
 /// Bytes of a tensor of `x`'s size.
-fn tensor_bytes(desc: &NormDesc, g: &Geometry) -> u64 {
+pub(super) fn tensor_bytes(desc: &NormDesc, g: &Geometry) -> u64 {
     (g.elements() * desc.dtype.bytes()) as u64
 }
 

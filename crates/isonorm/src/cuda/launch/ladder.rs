@@ -113,16 +113,8 @@ fn of_plan(plan: &GpuPlan) -> BatchNorm {
 /// # Safety
 /// As [`forward`].
 unsafe fn batch_norm(kernels: &[Kernel], args: &BatchNorm, launcher: &mut impl Launcher) -> Result<()> {
-    let listed = || {
-        list::batch_norm()
-            .into_iter()
-            .map(|(name, run)| (BATCH_NORM, name, run))
-    };
-    for (i, kernel) in kernels.iter().enumerate() {
-        // SAFETY: the caller's.
-        unsafe { launcher.launch(i, kernel, args, || interpreted(listed(), kernel))? };
-    }
-    Ok(())
+    // SAFETY: the caller's.
+    unsafe { launch(kernels, args, (BATCH_NORM, list::batch_norm()), launcher) }
 }
 
 /// # Safety
@@ -141,14 +133,24 @@ unsafe fn layer_norm(
         columns: g.inner as u32,
         eps: plan.desc().get_eps() as f32,
     };
-    let listed = || {
-        list::layer_norm()
-            .into_iter()
-            .map(|(name, run)| (LAYER_NORM, name, run))
-    };
+    // SAFETY: the caller's.
+    unsafe { launch(kernels, &args, (LAYER_NORM, list::layer_norm()), launcher) }
+}
+
+/// Launches the kernels of a rung, which all take the same; they are listed under this family.
+///
+/// # Safety
+/// As [`forward`].
+unsafe fn launch<A, const N: usize>(
+    kernels: &[Kernel],
+    args: &A,
+    (family, listed): (&'static str, [list::Listed<A>; N]),
+    launcher: &mut impl Launcher,
+) -> Result<()> {
+    let named = || listed.iter().map(|&(name, run)| (family, name, run));
     for (i, kernel) in kernels.iter().enumerate() {
         // SAFETY: the caller's.
-        unsafe { launcher.launch(i, kernel, &args, || interpreted(listed(), kernel))? };
+        unsafe { launcher.launch(i, kernel, args, || interpreted(named(), kernel))? };
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use isonorm_kernels::ladder::{
 };
 
 use super::{GpuPlan, GpuProperties, GpuSchedule, Kernel, MOST_BLOCKS, Messages, Schedule, Work};
-use crate::plan::Candidate;
+use crate::plan::{Candidate, traffic};
 use crate::{Activation, Affine, DType, Error, Geometry, NormDesc, Pass, Result, Shape};
 
 /// Families of its kernels.
@@ -261,8 +261,7 @@ impl GpuPlan {
             });
         }
         let (read, written) = rung.transfers();
-        let least = if desc.get_pass().is_backward() { 3 } else { 2 };
-        let tensor = (geometry.elements() * size_of::<f32>()) as u64;
+        let (must_read, must_write) = traffic::tensors(desc);
         let workspace_bytes = match rung {
             Rung::BnNaive | Rung::BnEvalVec4 => 2 * geometry.kept * size_of::<f32>(),
             _ => 0,
@@ -273,7 +272,7 @@ impl GpuPlan {
             workspace_bytes,
             running_bytes: 0,
             messages: Messages::default(),
-            again_bytes: (read + written - least) * tensor,
+            again_bytes: (read + written - must_read - must_write) * traffic::tensor_bytes(desc, &geometry),
         });
         let by_16_bytes = matches!(rung, Rung::BnEvalVec4 | Rung::LnVec4);
         Ok(GpuPlan {
