@@ -5,6 +5,7 @@ mod announce;
 mod checks;
 mod licences;
 mod memory;
+mod package;
 mod process;
 mod ptx;
 mod python;

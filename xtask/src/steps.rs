@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::{Context, agreement, checks, licences, ptx, sources};
+use crate::{Context, agreement, checks, licences, package, ptx, sources};
 
 /// How a step that did not fail ended.
 pub enum Outcome {
@@ -65,6 +65,10 @@ impl Steps {
                     "PyTorch agrees that folded layers are the same",
                     agreement::fold,
                 )
+            },
+            Step {
+                needs_python: true,
+                ..step("python", "the Python package's wheel and its tests", package::step)
             },
             step("bench", "a short run of the benchmark, unoptimized", checks::bench),
         ])

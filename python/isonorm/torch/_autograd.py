@@ -1,0 +1,102 @@
+"""Derivatives: the first by kernels, the second by torch's formulas, a third raises."""
+
+from __future__ import annotations
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from . import _native
+from ._plans import Plans
+from ._problem import LAST, Call, in_layout, layout
+
+
+def unpack_mask(saved: torch.Tensor, plans_kept, x: torch.Tensor) -> torch.Tensor:
+    """The mask of a ReLU behind a residual, an element of `x`'s shape each: a byte has the bits of 16 bytes of the result."""
+    each = 16 // x.element_size()
+    raw = saved[plans_kept.mask : plans_kept.mask + (x.numel() + each - 1) // each]
+    bits = torch.arange(each, dtype=torch.uint8, device=x.device)
+    flat = ((raw[:, None] >> bits) & 1).flatten()[: x.numel()]
+    if layout(x, True) == LAST:
+        shape = x.movedim(1, -1).shape
+        return flat.view(shape).movedim(-1, 1)
+    return flat.view(x.shape)
+
+
+def pack_mask(y: torch.Tensor) -> torch.Tensor:
+    """The bytes that `unpack_mask` reads, of a dense result."""
+    each = 16 // y.element_size()
+    flat = (y if layout(y, True) != LAST else y.movedim(1, -1)).flatten() != 0
+    flat = torch.nn.functional.pad(flat, (0, -flat.numel() % each)).view(-1, each)
+    bits = torch.arange(each, dtype=torch.uint8, device=y.device)
+    return (flat.to(torch.uint8) << bits).sum(1, dtype=torch.uint8)
+
+
+class Normalize(torch.autograd.Function):
+    """Forward with what backward needs kept."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, residual, plans: Plans, where, running_mean, running_var, factor):
+        y, stream, saved = plans.forward(x, weight, bias, residual, running_mean, running_var, factor, True)
+        ctx.set_materialize_grads(False)
+        ctx.plans, ctx.where = plans, where
+        # What the backward pass reads: the stream in the place of x; the residual where an activation's derivative depends on it.
+        smooth = plans.call.activation is None
+        read = None if plans.masked or plans.stream or smooth else residual
+        given = (running_mean, running_var) if plans.given else (None, None)
+        ctx.has_residual = residual is not None
+        ctx.save_for_backward(x if stream is None else stream, weight, bias, read, saved, *given)
+        return y if stream is None else (y, stream)
+
+    @staticmethod
+    def backward(ctx, dy, dstream=None):
+        plans = ctx.plans
+        x, weight, bias, residual, saved, running_mean, running_var = ctx.saved_tensors
+        needs = ctx.needs_input_grad[:4]
+        if dy is None:
+            if dstream is None:
+                return (None,) * 9
+            dy = torch.zeros_like(x)
+        if layout(dy, True) != ctx.where:
+            dy = in_layout(dy, ctx.where)
+        if dstream is not None and layout(dstream, True) != ctx.where:
+            dstream = in_layout(dstream, ctx.where)
+        run = Gradients.apply if torch.is_grad_enabled() else gradients
+        found = run(dy, dstream, x, weight, bias, residual, plans, running_mean, running_var, saved, needs)
+        return (*found, None, None, None, None, None)
+
+
+def gradients(dy, dstream, x, weight, bias, residual, plans: Plans, running_mean, running_var, saved, needs):
+    """dx, dweight, dbias and dresidual, those that are needed."""
+    return plans.backward(dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
+
+
+class Gradients(torch.autograd.Function):
+    """The backward pass as a function of its own, which has a derivative."""
+
+    @staticmethod
+    def forward(ctx, dy, dstream, x, weight, bias, residual, plans, running_mean, running_var, saved, needs):
+        ctx.plans = plans
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(dy, dstream, x, weight, bias, residual, running_mean, running_var, saved)
+        found = plans.backward(dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
+        # A result that is an input, or another result, would be taken for a view of it.
+        dx, dweight, dbias, dresidual = found
+        if dresidual is not None and (dresidual is dy or dresidual is dx):
+            dresidual = dresidual.clone()
+        return dx, dweight, dbias, dresidual
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *given):
+        dy, dstream, x, weight, bias, residual, running_mean, running_var, saved = ctx.saved_tensors
+        plans = ctx.plans
+        mask = unpack_mask(saved, plans.kept, x) if plans.masked else None
+        call: Call = plans.call
+        found = _native.double_backward(
+            call, given, dy, dstream, x, weight, bias, residual, running_mean, running_var, mask
+        )
+        return (*found, None, None, None, None, None)
+
+
+#: `Function.apply` without the look at torch.func's transforms, which `_normalize` has had already.
+apply = super(torch.autograd.Function, Normalize).apply

@@ -1,0 +1,225 @@
+"""Looks at what Python code could do besides compute: the ground on which a trace may stand for the function that was traced.
+
+A trace is what one run did. It stands for every run if nothing that the function reads can change, or is watched, and if it does nothing
+that the trace does not record. So each Python function that the traced one enters is looked at before it runs, and whatever is not known to
+be harmless ends the trace: stores to attributes and globals, reads of globals that are neither functions nor classes, context managers,
+exception handlers, imports, comparisons by identity.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import math
+import operator
+import os
+import sys
+import types
+from typing import Any
+
+import torch
+
+
+class Refused(Exception):
+    """Why something is left as it is; `child` is a module that the forward looked into."""
+
+    def __init__(self, reason: str, child: torch.nn.Module | None = None):
+        super().__init__(reason)
+        self.child = child
+
+
+#: Builtins whose result depends on their arguments alone, and that change nothing.
+_BUILTINS = {
+    getattr(builtins, name)
+    for name in (
+        "abs all any bool dict enumerate filter float frozenset getattr hasattr int isinstance iter len list map max min next pow "
+        "range reversed round set slice sorted str sum super tuple zip"
+    ).split()
+}
+
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__))
+#: torch's own files whose functions record what they are given, or only read the modules that are watched.
+_TRUSTED_FILES = {
+    os.path.join(_TORCH, *path.split("/"))
+    for path in (
+        "_jit_internal.py functional.py nn/functional.py nn/modules/container.py nn/modules/module.py overrides.py"
+    ).split()
+}
+_TRUSTED_FILES.update(os.path.join(os.path.dirname(os.path.abspath(__file__)), name) for name in ("_purity.py", "_trace.py"))
+_TRUSTED_FOLDER = os.path.join(_TORCH, "fx") + os.sep
+
+_CONSTANTS = (torch.dtype, torch.memory_format, torch.layout, torch.device)
+
+
+def is_trusted(code: types.CodeType) -> bool:
+    """Whether this function is one of torch's or isonorm's that a trace goes through without harm."""
+    file = code.co_filename
+    return file in _TRUSTED_FILES or file.startswith(_TRUSTED_FOLDER) or code is torch._assert.__code__
+
+
+@functools.lru_cache(maxsize=1)
+def _recorded() -> frozenset:
+    """torch's functions that a trace records when they are given a traced value."""
+    found = torch.overrides.get_overridable_functions().values()
+    return frozenset(function for functions in found for function in functions)
+
+
+def _is_harmless(value: Any) -> bool:
+    """Whether code may read this value from a global: it is the same in every run, and to call it is either harmless or seen."""
+    if isinstance(value, (type, types.FunctionType)) or value is Ellipsis:
+        return True
+    if isinstance(value, types.MethodType):
+        return isinstance(value.__self__, type)
+    if isinstance(value, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
+        return value in _BUILTINS or value in _recorded() or value.__module__ in ("math", "_operator")
+    return isinstance(value, _CONSTANTS) or getattr(type(value), "__module__", "") == "typing"
+
+
+class Watch:
+    """While it is entered, each Python function that is called is looked at before it runs; one that may do harm raises `Refused`."""
+
+    def __init__(self, forward: types.FunctionType, owner: object):
+        self._forward, self._owner = forward.__code__, owner
+        self._depth = 0
+        self._inner: set[types.CodeType] = set()
+
+    def __enter__(self) -> Watch:
+        self._before = sys.getprofile()
+        sys.setprofile(self._event)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self._before)
+
+    def untrusted(self, function, *args):
+        """Calls what trusted code has to call, but which is not trusted for that."""
+        depth, self._depth = self._depth, 0
+        try:
+            return function(*args)
+        finally:
+            self._depth = depth
+
+    def _event(self, frame: types.FrameType, event: str, _: object) -> None:
+        if event == "call":
+            # What trusted functions call is their business.
+            if self._depth or is_trusted(frame.f_code):
+                self._depth += 1
+            else:
+                self._look_at(frame)
+        elif event == "return" and self._depth:
+            self._depth -= 1
+
+    def _look_at(self, frame: types.FrameType) -> None:
+        code = frame.f_code
+        self._inner.update(c for c in code.co_consts if isinstance(c, types.CodeType))
+        if code not in self._inner:
+            for name in code.co_freevars:
+                value = frame.f_locals.get(name)
+                if not _is_harmless(value):
+                    raise Refused(f"{code.co_name} reads {name} of the function around it")
+        first = code.co_varnames[0] if code.co_argcount else None
+        owner = first if first is not None and frame.f_locals.get(first) is self._owner else None
+        _Reader(code, frame.f_globals, frame.f_builtins, owner, code is self._forward).read()
+
+
+_SKIPPED = ("EXTENDED_ARG", "CACHE", "NOP", "PRECALL", "RESUME")
+_STORES = {
+    "STORE_ATTR": "stores the attribute",
+    "DELETE_ATTR": "deletes the attribute",
+    "STORE_GLOBAL": "stores the global",
+    "DELETE_GLOBAL": "deletes the global",
+}
+_FORBIDDEN = {
+    "WITH": "has a with statement",
+    "SETUP_FINALLY": "has a try statement",
+    "PUSH_EXC_INFO": "has a try or with statement",
+    "IMPORT": "imports",
+    "AWAIT": "awaits",
+    "ASYNC": "awaits",
+    "MATCH": "matches patterns",
+    "LOAD_BUILD_CLASS": "defines a class",
+}
+
+
+class _Reader:
+    """Reads the bytecode of one function."""
+
+    def __init__(self, code, global_names, builtin_names, owner: str | None, is_forward: bool):
+        self._code, self._globals, self._builtins = code, global_names, builtin_names
+        self._owner, self._is_forward = owner, is_forward
+        self._steps = [i for i in dis.get_instructions(code) if i.opname not in _SKIPPED]
+
+    def read(self) -> None:
+        for at, step in enumerate(self._steps):
+            name, what = step.opname, step.argval
+            if name in _STORES:
+                self._refuse(f"{_STORES[name]} {what}")
+            for part, reason in _FORBIDDEN.items():
+                if part in name:
+                    self._refuse(reason)
+            if name == "STORE_DEREF" and what in self._code.co_freevars:
+                self._refuse(f"stores {what} of the function around it")
+            if name in ("LOAD_GLOBAL", "LOAD_NAME"):
+                self._global(at)
+            elif name in ("LOAD_ATTR", "LOAD_METHOD") and what.startswith("__"):
+                self._refuse(f"reads {what}")
+            elif name == "IS_OP" or name.endswith(("IF_NONE", "IF_NOT_NONE")):
+                self._identity(at)
+
+    def _refuse(self, what: str):
+        raise Refused(f"{self._code.co_name} {what}")
+
+    def _global(self, at: int) -> None:
+        """A global, and the attributes of modules and classes that are read of it at once: `torch.nn.functional.relu`."""
+        name = path = self._steps[at].argval
+        if name in self._globals:
+            value = self._globals[name]
+        elif name in self._builtins:
+            value = self._builtins[name]
+            if value is print:
+                self._refuse("prints")
+            if value not in _BUILTINS and not (isinstance(value, type) and issubclass(value, BaseException)):
+                self._refuse(f"uses {name}")
+            return
+        else:
+            self._refuse(f"reads the global {name}, which there is not")
+        is_math = value is math or value is operator
+        for step in self._steps[at + 1 :]:
+            if step.opname not in ("LOAD_ATTR", "LOAD_METHOD") or not isinstance(value, (types.ModuleType, type)):
+                break
+            path = f"{path}.{step.argval}"
+            value = getattr(value, step.argval, None)
+        if value is type or not (_is_harmless(value) or (is_math and isinstance(value, float))):
+            self._refuse(f"reads {path}, which may change or do more than compute")
+
+    def _identity(self, at: int) -> None:
+        """`is` asks for None, and of an attribute of the module or an argument of `forward`: those are watched."""
+        if self._steps[at].opname == "IS_OP":
+            at -= 1
+            if self._steps[at].opname not in ("LOAD_CONST", "LOAD_COMMON_CONSTANT") or self._steps[at].argval is not None:
+                self._refuse("compares by identity")
+        asked = self._steps[at - 1]
+        if asked.opname == "LOAD_ATTR" and self._owner is not None and self._local(at - 2) == self._owner:
+            return
+        local = self._local(at - 1)
+        code = self._code
+        arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        if self._is_forward and local in arguments and not self._is_stored(local):
+            return
+        self._refuse("asks whether a value is None")
+
+    def _local(self, at: int) -> str | None:
+        """The name of the local variable that this step leaves on top of the stack."""
+        step = self._steps[at]
+        if "LOAD_FAST" not in step.opname:
+            return None
+        return step.argval[-1] if isinstance(step.argval, tuple) else step.argval
+
+    def _is_stored(self, name: str) -> bool:
+        for step in self._steps:
+            if step.opname.startswith(("STORE_FAST", "DELETE_FAST")):
+                names = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+                if name in names:
+                    return True
+        return False

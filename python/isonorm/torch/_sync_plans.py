@@ -1,0 +1,141 @@
+"""The plans of a SyncBatchNorm: moments, the forward pass with statistics that are given, and both halves of the backward pass."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from isonorm import _core
+
+from ._plans import raw_stream
+from ._problem import Call, can_mask, layout, problem
+
+_MOST = 4096
+_plans: dict[tuple, object] = {}
+
+
+def _device(x: Tensor) -> tuple[int, int]:
+    index = x.get_device()
+    return index, torch.get_num_threads() if index < 0 else 0
+
+
+def statistics_types(x: Tensor) -> tuple[torch.dtype, torch.dtype]:
+    """The types of mean and variance as the device's kernels save and read them."""
+    var = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return (torch.float64 if x.is_cpu else var), var
+
+
+def _remembered(key: tuple, make):
+    found = _plans.get(key)
+    if found is None:
+        if len(_plans) >= _MOST:
+            _plans.clear()
+        found = _plans[key] = make()
+    return found
+
+
+def moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean and the biased variance of each channel, in one read of `x`."""
+    where, device = layout(x, True), _device(x)
+    mean_type, var_type = statistics_types(x)
+
+    def make():
+        call = Call("batchnorm", 0, None, None, True)
+        return _core.Plan(problem(call, x.shape, x.dtype, where, torch.float32, "none", "none", "moments"), *device)
+
+    plan = _remembered(("moments", x.shape, x.dtype, where, *device), make)
+    mean, var = x.new_empty(x.shape[1], dtype=mean_type), x.new_empty(x.shape[1], dtype=var_type)
+    plan.moments(raw_stream(x), x.data_ptr(), mean.data_ptr(), var.data_ptr())
+    return mean, var
+
+
+def find(call: Call, x: Tensor, has_residual: bool) -> SyncPlans:
+    """The plans for such an input, which has an affine map of the accumulator's type."""
+    where, device = layout(x, True), _device(x)
+    key = (call, x.shape, x.dtype, where, has_residual, *device)
+    return _remembered(key, lambda: SyncPlans(call, x, where, has_residual, device))
+
+
+class SyncPlans:
+    """The passes of one rank, for an input that may be empty."""
+
+    def __init__(self, call: Call, x: Tensor, where: int, has_residual: bool, device: tuple[int, int]):
+        self._smooth = call.activation is None
+        self.masked = has_residual and can_mask(call._replace(training=True), x, where)
+        residual = "none" if not has_residual else "masked" if self.masked else "add"
+        params = torch.float64 if x.dtype == torch.float64 else torch.float32
+
+        def plan(way: str) -> _core.Plan | None:
+            if x.numel() == 0:
+                return None
+            text = problem(call, x.shape, x.dtype, where, params, "full", residual, way)
+            return _core.Plan(text, *device, synchronized=True)
+
+        self._forward, self._backward = plan("forward"), plan("backward")
+
+    def forward(self, x, weight, bias, residual, mean, var) -> tuple[Tensor, Tensor | None]:
+        """The result, and the mask of a ReLU behind a residual."""
+        y = torch.empty_like(x)
+        mask = x.new_empty((x.numel() + 15) // 16) if self.masked else None
+        if self._forward is not None:
+            self._forward.forward(
+                raw_stream(x),
+                x.data_ptr(),
+                y.data_ptr(),
+                weight.data_ptr(),
+                bias.data_ptr(),
+                _address(residual),
+                _address(mask),
+                0,
+                mean.data_ptr(),
+                var.data_ptr(),
+                0.0,
+                0,
+                0,
+            )
+        return y, mask
+
+    def sums(self, dy, x, weight, bias, residual, mask, mean, var) -> tuple[Tensor, Tensor]:
+        """Σg and Σg·x̂ of each channel of this rank: the gradients of bias and weight."""
+        sums = torch.zeros((2, x.shape[1]), dtype=weight.dtype, device=x.device)
+        if self._backward is not None:
+            dbias, dweight = sums
+            self._run(dy, None, x, weight, bias, residual, mask, mean, var, None, dweight, dbias, None)
+        return sums
+
+    def backward(self, dy, x, weight, bias, residual, mask, mean, var, means, needs_residual):
+        """dx, given the means of g and g·x̂ over all ranks, and dresidual."""
+        dx = torch.empty_like(x)
+        # Without an activation the residual's gradient is that of the result.
+        dresidual = torch.empty_like(x) if needs_residual and not self._smooth else None
+        if self._backward is not None:
+            self._run(dy, dx, x, weight, bias, residual, mask, mean, var, means, None, None, dresidual)
+        return dx, dy if needs_residual and self._smooth else dresidual
+
+    def _run(self, dy, dx, x, weight, bias, residual, mask, mean, var, means, dweight, dbias, dresidual):
+        needs_z = not self._smooth and not self.masked
+        mean_g, mean_gx = (None, None) if means is None else means
+        self._backward.backward(
+            raw_stream(x),
+            x.data_ptr(),
+            dy.data_ptr(),
+            _address(dx),
+            weight.data_ptr(),
+            bias.data_ptr() if needs_z else 0,
+            _address(residual) if needs_z else 0,
+            _address(mask),
+            0,
+            mean.data_ptr(),
+            var.data_ptr(),
+            0,
+            0,
+            _address(mean_g),
+            _address(mean_gx),
+            _address(dweight),
+            _address(dbias),
+            _address(dresidual),
+        )
+
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()

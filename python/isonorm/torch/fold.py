@@ -1,0 +1,172 @@
+"""Removes BatchNorms from a trained model by rewriting the layers in front of them."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+
+from torch import Tensor, fx, nn
+
+from . import _fuse, _fused
+from ._classes import known, own_norm
+from ._purity import Refused
+from ._report import Report
+from ._rescale import LAYERS, rescaled
+from ._sites import is_plain
+from ._trace import trace
+
+__all__ = ["fold"]
+
+
+def fold(model: nn.Module, *, verbose: bool = True) -> nn.Module:
+    """A copy of the model in evaluation mode whose BatchNorms are folded into the layer in front of them, as far as that can be done.
+
+    A BatchNorm with running statistics is folded into the Conv1d, 2d or 3d, ConvTranspose1d, 2d or 3d (of any groups), or Linear whose result it
+    alone reads:
+
+        W' = W·γ/√(σ² + eps)        b' = (b − μ)·γ/√(σ² + eps) + β
+
+    computed in float64 and rounded once to the layer's type. The norm's place is taken by an `nn.Identity`. The copy is for inference: without
+    batch statistics there is nothing to train. Activations stay as they are; what `convert` had fused is separated in the copy.
+
+    Layer and norm have to be called by the forward of the module that owns them, and by nobody else: code elsewhere that takes the layer
+    out of the model to call it alone would get the normalized result.
+
+    verbose: Print what was folded and what was left, and why.
+    """
+    model = copy.deepcopy(model).eval()
+    for module in model.modules():
+        if _fused.is_fused(module):
+            _fuse.separate(module)
+    norms = {module: path for path, module in model.named_modules() if isinstance(module, _ALL_BATCH_NORMS) or _is_batch_norm(module)}
+    search = _Search(model)
+    for module in list(model.modules()):
+        if _fuse.owns_norms(module, _is_batch_norm):
+            search.fold_in(module)
+    report = Report(verb="folded")
+    left = set(model.modules())
+    for norm, path in norms.items():
+        if norm not in left:
+            report.done[type(norm).__name__] += 1
+        elif not _is_batch_norm(norm):
+            report.leave(path, f"it is a {type(norm).__name__}" if own_norm(norm) is None else "it has an activation of its own")
+        else:
+            report.leave(path, search.reasons.get(norm, "no convolution or linear layer is known to be in front of it"))
+    if verbose:
+        print(report)
+    return model
+
+
+class _Checked(nn.Identity):
+    """In the place of a norm whose channels, dimension 1, are those of the layer in front only where the input has `dims` dimensions."""
+
+    def __init__(self, dims: int):
+        super().__init__()
+        self.dims = dims
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() != self.dims:
+            raise ValueError(f"the BatchNorm that was folded here expected {self.dims}D input (got {input.dim()}D input)")
+        return input
+
+
+_ALL_BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
+#: The dimensions of what the layers make, and the norm of such inputs; that norm checks them itself, but for BatchNorm1d.
+_DIMENSIONS = {nn.Linear: (2, nn.BatchNorm1d), nn.Conv1d: (3, nn.BatchNorm1d), nn.ConvTranspose1d: (3, nn.BatchNorm1d)}
+_DIMENSIONS.update({layer: (4, nn.BatchNorm2d) for layer in (nn.Conv2d, nn.ConvTranspose2d)})
+_DIMENSIONS.update({layer: (5, nn.BatchNorm3d) for layer in (nn.Conv3d, nn.ConvTranspose3d)})
+
+
+def _torchs(norm: nn.Module) -> type | None:
+    """The class of torch or torchvision of a norm: its own, or what it was converted from. None if it does something besides."""
+    if own_norm(norm) is None:
+        return type(norm)
+    return {ours: theirs for theirs, ours in known().items()}.get(type(norm), type(norm))
+
+
+def _is_frozen(norm: nn.Module) -> bool:
+    return _torchs(norm).__name__ == "FrozenBatchNorm2d" and (type(norm) in known() or own_norm(norm) is not None)
+
+
+def _is_batch_norm(module: nn.Module) -> bool:
+    """Whether it is a BatchNorm of torch, torchvision or isonorm, and nothing else besides."""
+    return _torchs(module) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm) or _is_frozen(module)
+
+
+class _Search:
+    """Finds what can be folded, and folds it; keeps why norms were not."""
+
+    def __init__(self, model: nn.Module):
+        self.reasons: dict[nn.Module, str] = {}
+        #: How many places of the model each module has.
+        self.places = Counter(child for module in model.modules() for child in module._modules.values() if child is not None)
+        #: Modules whose parts are called by others than their own forward.
+        self.entered: set[nn.Module] = set()
+        for module in model.modules():
+            self._look_for_entered(module)
+
+    def _look_for_entered(self, module: nn.Module) -> None:
+        try:
+            _fuse.check(module, type(module))
+            found = trace(module, type(module), training=False)
+        except Refused as refused:
+            if refused.child is not None:
+                self.entered.update(refused.child.modules())
+            return
+        for node in found.graph.nodes:
+            parts = str(node.target).split(".") if node.op == "call_module" else []
+            for end in range(1, len(parts)):
+                self.entered.add(module.get_submodule(".".join(parts[:end])))
+
+    def fold_in(self, module: nn.Module) -> None:
+        """Folds what the module's own forward shows to be foldable."""
+        try:
+            if module in self.entered:
+                raise Refused("others call its parts")
+            _fuse.check(module, type(module))
+            found = trace(module, type(module), training=False)
+            if found.asks:
+                raise Refused("its forward asks for the type of its input")
+        except Refused as refused:
+            for child in module.modules():
+                if _is_batch_norm(child):
+                    self.reasons.setdefault(child, f"the module around it is left, since {refused}")
+            return
+        calls = [node for node in found.graph.nodes if node.op == "call_module"]
+        times = Counter(module.get_submodule(node.target) for node in calls)
+        for node in calls:
+            norm = module.get_submodule(node.target)
+            if _is_batch_norm(norm):
+                try:
+                    self._fold(module, node, times)
+                except Refused as refused:
+                    self.reasons[norm] = str(refused)
+
+    def _fold(self, module: nn.Module, call: fx.Node, times: Counter) -> None:
+        norm = module.get_submodule(call.target)
+        front = call.args[0] if len(call.args) == 1 and not call.kwargs else None
+        layer = module.get_submodule(front.target) if isinstance(front, fx.Node) and front.op == "call_module" else None
+        if not isinstance(layer, LAYERS):
+            raise Refused("there is no convolution or linear layer in front of it")
+        if type(layer) not in LAYERS:
+            raise Refused(f"the layer in front is a {type(layer).__name__}")
+        if not is_plain(layer):
+            raise Refused("the layer in front has hooks or a forward of its own")
+        if not is_plain(norm):
+            raise Refused("it has hooks or a forward of its own")
+        if len(front.users) != 1:
+            raise Refused("others read the result of the layer in front")
+        if times[layer] != 1 or self.places[layer] != 1:
+            raise Refused("the layer in front is used in several places")
+        if times[norm] != 1:
+            raise Refused("it is called several times")
+        dims, expected = _DIMENSIONS[type(layer)]
+        cls = _torchs(norm)
+        if cls not in (expected, nn.SyncBatchNorm) and not (_is_frozen(norm) and dims == 4):
+            raise Refused(f"the layer in front is a {type(layer).__name__}")
+        weight, bias = rescaled(layer, norm)
+        learns = layer.weight.requires_grad
+        layer.weight, layer.bias = nn.Parameter(weight, learns), nn.Parameter(bias, learns)
+        place = nn.Identity() if cls in (nn.BatchNorm2d, nn.BatchNorm3d) else _Checked(dims)
+        parent, _, name = call.target.rpartition(".")
+        module.get_submodule(parent)._modules[name] = place.eval()

@@ -1,0 +1,51 @@
+"""Several ranks of a process group, as processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import traceback
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+#: A collective that a rank never joins is a failure, not a test that hangs.
+SECONDS = 120
+
+
+def run(work, ranks: int, device: str = "cpu", *args) -> None:
+    """Calls `work(rank, ranks, device, *args)` in each of so many processes with a process group; raises what any of them raises."""
+    context = mp.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        failures = context.SimpleQueue()
+        processes = [
+            context.Process(target=_rank, args=(work, rank, ranks, device, folder, failures, args)) for rank in range(ranks)
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(SECONDS)
+        hanging = [process for process in processes if process.is_alive()]
+        for process in hanging:
+            process.terminate()
+        if not failures.empty():
+            raise AssertionError(failures.get())
+        assert not hanging, f"{len(hanging)} of {ranks} ranks did not end within {SECONDS} s"
+        assert all(process.exitcode == 0 for process in processes), [process.exitcode for process in processes]
+
+
+def _rank(work, rank, ranks, device, folder, failures, args):
+    torch.set_num_threads(1)
+    if device == "cuda":
+        torch.cuda.set_device(rank)
+    backend = "nccl" if device == "cuda" else "gloo"
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=ranks)
+    try:
+        work(rank, ranks, torch.device(device, rank) if device == "cuda" else torch.device("cpu"), *args)
+    except BaseException:
+        failures.put(f"rank {rank}:\n{traceback.format_exc()}")
+        raise
+    finally:
+        dist.destroy_process_group()
