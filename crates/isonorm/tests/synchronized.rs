@@ -91,8 +91,8 @@ fn ranks(desc: impl Fn(usize) -> NormDesc, mean: f32) {
 
     // The result, and the sums.
     let (mut own_y, mut sums) = (vec![0f32; len], [[0f64; CHANNELS]; 2]);
-    for rank in 0..batches.len() {
-        let (desc, part) = (desc(batches[rank]), part(rank));
+    for (rank, samples) in batches.into_iter().enumerate() {
+        let (desc, part) = (desc(samples), part(rank));
         let arguments = Forward::new(&x[part.clone()], &mut own_y[part.clone()]);
         let arguments = arguments.weight(&weight).bias(&bias).residual(&residual[part.clone()]);
         forward(&desc.pass(Pass::Eval), arguments.running(&mean, &var)).unwrap();
@@ -113,8 +113,8 @@ fn ranks(desc: impl Fn(usize) -> NormDesc, mean: f32) {
 
     // The gradient of x.
     let (mut own_dx, mut own_dr) = (vec![0f32; len], vec![0f32; len]);
-    for rank in 0..batches.len() {
-        let (desc, part) = (desc(batches[rank]), part(rank));
+    for (rank, samples) in batches.into_iter().enumerate() {
+        let (desc, part) = (desc(samples), part(rank));
         let arguments = Backward::new(&x[part.clone()], &dy[part.clone()], &mut own_dx[part.clone()]);
         let arguments = arguments.weight(&weight).bias(&bias).residual(&residual[part.clone()]);
         let arguments = arguments

@@ -82,16 +82,21 @@ fn mask(case: &Case, y: &Expected) -> Expected {
 
 /// The mean and the variance where nothing else is wanted: 0 of empty groups.
 fn moments(truth: &Forward, errors: &[StatisticsError]) -> Vec<Expected> {
-    let expected = |output, of: &dyn Fn((&Statistics, &StatisticsError)) -> (f64, f64)| {
-        let groups = truth.statistics.iter().zip(errors);
-        let unless_empty = |group: (&Statistics, _)| if group.0.count == 0 { (0.0, 0.0) } else { of(group) };
-        let (values, slack) = groups.map(unless_empty).unzip();
-        Expected { output, values, slack }
+    let groups = || truth.statistics.iter().zip(errors);
+    let unless_empty = |s: &Statistics, number: f64| if s.count == 0 { 0.0 } else { number };
+    let mean = Expected {
+        output: Output::Mean,
+        values: groups().map(|(s, _)| unless_empty(s, s.mean)).collect(),
+        slack: groups()
+            .map(|(s, e)| unless_empty(s, e.mean + s.mean_rest.abs()))
+            .collect(),
     };
-    vec![
-        expected(Output::Mean, &|(s, e)| (s.mean, e.mean + s.mean_rest.abs())),
-        expected(Output::Var, &|(s, e)| (s.var, e.var)),
-    ]
+    let var = Expected {
+        output: Output::Var,
+        values: groups().map(|(s, _)| unless_empty(s, s.var)).collect(),
+        slack: groups().map(|(s, e)| unless_empty(s, e.var)).collect(),
+    };
+    vec![mean, var]
 }
 
 /// The saved mean and rstd. Those of empty groups may be anything.

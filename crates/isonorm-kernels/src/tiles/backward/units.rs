@@ -37,7 +37,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     /// Whether anybody needs the sums.
     #[inline(always)]
     pub(super) fn has_sums(&self) -> bool {
-        !S::GIVEN || !(self.args.dweight.is_null() && self.args.dbias.is_null())
+        !(S::GIVEN && self.args.dweight.is_null() && self.args.dbias.is_null())
     }
 
     /// With given statistics: what makes the part of dx that is linear in x of the thread's unit, slope and constant, by means that are told.

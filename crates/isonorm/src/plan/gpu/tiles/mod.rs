@@ -151,7 +151,8 @@ impl<'a> Problem<'a> {
                 "compute capability {has} is below {NEEDS}, which the kernels need"
             ));
         }
-        if g.outer == 1 && !(given && g.inner == 1) && !desc.has_mask() && !moments {
+        let takes_contiguous = desc.has_mask() || moments || given && g.inner == 1;
+        if g.outer == 1 && !takes_contiguous {
             return Err("groups are contiguous".into());
         }
         let narrow = |number: usize, of: &str| {
