@@ -1,17 +1,18 @@
-//! [`Case`]: a problem string with the words `data=`, `seed=`, `mean=`, `running=`, `dx=` and `rung=`.
+//! [`Case`]: a problem string with the words `data=`, `seed=`, `mean=`, `running=`, `dx=`, `dweight=`, `means=` and `rung=`.
 
 use std::fmt;
 use std::str::FromStr;
 
-use isonorm::{DType, Error, NormDesc, Rung};
+use isonorm::{DType, Error, Norm, NormDesc, Pass, Rung};
 use serde::{Serialize, Serializer};
 
 use crate::Data;
 
-/// What is computed, and on which data. Prints and parses as a problem string with six more words:
-/// `data=` (see [`Data`]), `seed=` (a number), `mean=f64` (the saved mean is kept in `f64` whatever the data),
-/// `running=none` (training updates no running statistics), `dx=none` (a backward pass computes the other gradients only) and `rung=` (a
-/// published kernel computes it, see [`Rung`]).
+/// What is computed, and on which data. Prints and parses as a problem string with eight more words:
+/// `data=` (see [`Data`]), `seed=` (a number), `mean=f64` (the mean that is saved, or told, is kept in `f64` whatever the data),
+/// `running=none` (training updates no running statistics), `dx=none` (a backward pass computes the other gradients only), `dweight=none`
+/// (it leaves out those of weight and bias), `means=told` (it is told the means that dx needs) and `rung=` (a published kernel computes
+/// it, see [`Rung`]).
 ///
 /// ```
 /// use isonorm_check::Case;
@@ -28,12 +29,16 @@ pub struct Case {
     pub data: Data,
     /// Which of the many tensors that look like this.
     pub seed: u64,
-    /// Whether the saved mean is `f64`, not the type of the other statistics.
+    /// Whether the mean that is saved, or told, is `f64`, not the type of the other statistics.
     pub wide_mean: bool,
     /// Whether training updates no running statistics (PyTorch's `track_running_stats=False`).
     pub untracked: bool,
     /// Whether a backward pass leaves dx out, as where x needs no gradient and the parameters do.
     pub without_dx: bool,
+    /// Whether a backward pass leaves the gradients of weight and bias out.
+    pub without_dweight: bool,
+    /// Whether a backward pass through statistics that are told is told the means of their gradients, too.
+    pub told_means: bool,
     /// The rung of the ladder that computes it, instead of what would be planned.
     pub rung: Option<Rung>,
 }
@@ -48,6 +53,8 @@ impl Case {
             wide_mean: false,
             untracked: false,
             without_dx: false,
+            without_dweight: false,
+            told_means: false,
             rung: None,
         }
     }
@@ -94,6 +101,22 @@ impl Case {
         }
     }
 
+    /// The same problem, a backward pass, without the gradients of weight and bias.
+    pub fn without_dweight(self) -> Case {
+        Case {
+            without_dweight: true,
+            ..self
+        }
+    }
+
+    /// The same problem, a backward pass through statistics that are told, with the means that dx needs.
+    pub fn told_means(self) -> Case {
+        Case {
+            told_means: true,
+            ..self
+        }
+    }
+
     /// The type of the saved mean.
     pub fn mean_dtype(&self) -> DType {
         if self.wide_mean {
@@ -110,6 +133,8 @@ impl fmt::Display for Case {
         f.write_str(if self.wide_mean { " mean=f64" } else { "" })?;
         f.write_str(if self.untracked { " running=none" } else { "" })?;
         f.write_str(if self.without_dx { " dx=none" } else { "" })?;
+        f.write_str(if self.without_dweight { " dweight=none" } else { "" })?;
+        f.write_str(if self.told_means { " means=told" } else { "" })?;
         self.rung.map_or(Ok(()), |rung| write!(f, " rung={rung}"))
     }
 }
@@ -123,7 +148,8 @@ impl FromStr for Case {
             reason,
             text: text.chars().take(1024).collect(),
         };
-        let (mut data, mut seed, mut mean, mut running, mut dx, mut rung) = (None, None, None, None, None, None);
+        let (mut data, mut seed, mut mean, mut running, mut rung) = (None, None, None, None, None);
+        let (mut dx, mut dweight, mut means) = (None, None, None);
         let mut problem = String::new();
         for word in text.split_ascii_whitespace() {
             let slot = match word.split_once('=') {
@@ -132,6 +158,8 @@ impl FromStr for Case {
                 Some(("mean", v)) => (&mut mean, v),
                 Some(("running", v)) => (&mut running, v),
                 Some(("dx", v)) => (&mut dx, v),
+                Some(("dweight", v)) => (&mut dweight, v),
+                Some(("means", v)) => (&mut means, v),
                 Some(("rung", v)) => (&mut rung, v),
                 _ => {
                     problem.push_str(word);
@@ -159,11 +187,22 @@ impl FromStr for Case {
             Some("none") => true,
             Some(v) => return Err(invalid(format!("running={v}; expected none"))),
         };
-        let without_dx = match dx {
+        let without = |gradient: &str, word| match word {
+            None => Ok(false),
+            Some("none") if desc.get_pass().is_backward() => Ok(true),
+            Some("none") => Err(invalid(format!("{gradient}=none is for backward passes"))),
+            Some(v) => Err(invalid(format!("{gradient}={v}; expected none"))),
+        };
+        let (without_dx, without_dweight) = (without("dx", dx)?, without("dweight", dweight)?);
+        let told_means = match means {
             None => false,
-            Some("none") if desc.get_pass().is_backward() => true,
-            Some("none") => return Err(invalid("dx=none is for backward passes".into())),
-            Some(v) => return Err(invalid(format!("dx={v}; expected none"))),
+            Some("told") if (desc.get_norm(), desc.get_pass()) != (Norm::Batch, Pass::BackwardEval) || without_dx => {
+                return Err(invalid(
+                    "means=told is for the dx of batchnorm and pass=backward_eval".into(),
+                ));
+            }
+            Some("told") => true,
+            Some(v) => return Err(invalid(format!("means={v}; expected told"))),
         };
         let unknown = |v| {
             invalid(format!(
@@ -179,6 +218,8 @@ impl FromStr for Case {
             wide_mean,
             untracked,
             without_dx,
+            without_dweight,
+            told_means,
             rung,
         })
     }

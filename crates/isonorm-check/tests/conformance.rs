@@ -60,6 +60,12 @@ fn combinations() {
 }
 
 #[test]
+fn sync_on_every_isa() {
+    CpuEngine::all().iter_mut().for_each(|engine| check(engine, "sync"));
+    check(&mut three_threads(), "sync");
+}
+
+#[test]
 fn large() {
     check(&mut three_threads(), "large");
 }

@@ -306,7 +306,7 @@ fn suites_on_every_gpu() {
     for device in common::gpus("conformance") {
         let engine = CudaEngine::new(device).expect("a stream");
         for start in [Start::Aligned, Start::Misaligned] {
-            for suite in ["smoke", "shapes", "adversarial", "exact", "pairwise"] {
+            for suite in ["smoke", "shapes", "adversarial", "exact", "sync", "pairwise"] {
                 check(
                     &mut engine.clone().starting(start),
                     suite,

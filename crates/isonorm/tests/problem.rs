@@ -33,7 +33,13 @@ fn descriptions() -> impl Strategy<Value = NormDesc> {
     let shapes = prop::collection::vec(0usize..70, 1..7);
     let dtypes = prop::sample::select(DType::ALL.to_vec());
     let affines = prop::sample::select(vec![Affine::None, Affine::Weight, Affine::Full]);
-    let passes = prop::sample::select(vec![Pass::Train, Pass::Eval, Pass::Backward, Pass::BackwardEval]);
+    let passes = prop::sample::select(vec![
+        Pass::Train,
+        Pass::Moments,
+        Pass::Eval,
+        Pass::Backward,
+        Pass::BackwardEval,
+    ]);
     let eps = prop::option::of(0.0..1.0f64);
     (
         norms(),

@@ -101,7 +101,10 @@ pub(super) fn pairwise() -> Vec<Case> {
         let case = Case::new(desc)
             .data(Data::ALL[row[9]])
             .seed(row.iter().sum::<usize>() as u64);
-        if row[10] == 1 { case.wide_mean() } else { case }
+        match row[10] == 1 && !desc.uses_running_statistics() {
+            true => case.wide_mean(),
+            false => case,
+        }
     };
     let rows = cover(&levels, 20_161, |row| case(row).desc.check().is_ok());
     distinct(rows.iter().map(|row| case(row)))
@@ -177,6 +180,11 @@ pub(super) fn segments() -> Vec<Case> {
             .activation(activation)
             .residual(residual);
         cases.push(Case::new(evaluated.dtype(DType::ALL[i % 4]).pass(Pass::Eval)).seed(3));
+        // What the ranks of a synchronized one do besides.
+        let told = evaluated.dtype(DType::ALL[(i + 1) % 4]).pass(Pass::BackwardEval);
+        let told = Case::new(told).told_means().seed(3);
+        cases.push(if i % 2 == 0 { told } else { told.without_dweight() });
+        cases.push(Case::new(evaluated.dtype(DType::ALL[(i + 2) % 4]).moments()).seed(3));
     }
     cases
 }

@@ -10,6 +10,7 @@
 //! | `pairwise` | any two choices (op, layout, types, affine, activation, residual, pass, in place, shape, data) meet |
 //! | `combinations` | every op, layout, type, pass, affine, activation and residual with every other, on small shapes |
 //! | `kernels` | a small case for each kernel of a GPU |
+//! | `sync` | what the ranks of a synchronized BatchNorm do between the exchanges of their sums |
 //! | `large` | groups so large that threads share them |
 //! | `ladder` | published kernels (GPUs only; others skip them) |
 
@@ -66,6 +67,7 @@ pub fn suites() -> Vec<Suite> {
         suite("pairwise", generated::pairwise()),
         suite("combinations", generated::combinations()),
         suite("kernels", file(include_str!("../../cases/kernels.txt"))),
+        suite("sync", file(include_str!("../../cases/sync.txt"))),
         suite("large", file(include_str!("../../cases/large.txt"))),
         suite("ladder", file(include_str!("../../cases/ladder.txt"))),
     ]

@@ -97,9 +97,25 @@ impl Maker<'_> {
         let vars = (0..channels)
             .map(|_| (scale * scale * variances.random_range(0.5..2.0)).min(largest / 4.0))
             .collect();
+        let mean_dtype = match self.case.wide_mean && desc.uses_running_statistics() {
+            true => DType::F64,
+            false => desc.get_param_dtype(),
+        };
         Some(Running {
-            mean: self.parameter(means),
+            mean: TensorData::from_f64(mean_dtype, &means),
             var: self.parameter(vars),
+        })
+    }
+
+    /// Means of gradients that are told: of as many elements as these, or of more.
+    fn means(&self) -> Option<[TensorData; 2]> {
+        let (channels, dtype) = (self.index.parameters, self.case.desc.get_statistics_dtype());
+        self.case.told_means.then(|| {
+            let mut rng = random(self.case.seed, Role::Means);
+            [(); 2].map(|()| {
+                let values: Vec<f64> = (0..channels).map(|_| rng.random_range(-0.5..0.5)).collect();
+                TensorData::from_f64(dtype, &values)
+            })
         })
     }
 
@@ -113,10 +129,11 @@ impl Maker<'_> {
 pub fn forward_inputs(case: &Case) -> ForwardInputs {
     let index = Index::of(&case.desc);
     let maker = Maker { case, index: &index };
-    let saves = case.desc.get_pass() == Pass::Train;
+    let trains = case.desc.get_pass() == Pass::Train;
     let updates = case.rung.is_none_or(Rung::updates_running);
-    let uses_running = saves && !case.untracked && updates || case.desc.uses_running_statistics();
+    let uses_running = trains && !case.untracked && updates || case.desc.uses_running_statistics();
     // LayerNorm's rungs save nothing.
+    let saves = trains || case.desc.get_pass() == Pass::Moments;
     let saves = saves && case.rung.is_none_or(|rung| !rung.is_layer_norm());
     ForwardInputs {
         x: maker.x(),
@@ -154,7 +171,9 @@ pub fn backward_inputs(case: &Case) -> BackwardInputs {
         mean: has_mean.then(|| saved(case.mean_dtype(), &|g| statistics[g].mean)),
         rstd: saves.then(|| saved(desc.get_statistics_dtype(), &|g| statistics[g].rstd)),
         running,
+        means: maker.means(),
         x,
         without_dx: case.without_dx,
+        without_dweight: case.without_dweight,
     }
 }

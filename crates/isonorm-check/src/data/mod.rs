@@ -153,6 +153,7 @@ enum Role {
     Dy,
     Dstream,
     Mask,
+    Means,
 }
 
 fn random(seed: u64, role: Role) -> Xoshiro256PlusPlus {

@@ -9,7 +9,7 @@ mod pass;
 
 use std::fmt;
 
-use isonorm::{DType, Error, NormDesc, Rung, TensorData};
+use isonorm::{DType, Error, NormDesc, Pass, Rung, TensorData};
 use serde::Serialize;
 
 pub use cpu::CpuEngine;
@@ -44,7 +44,8 @@ pub struct ForwardInputs {
     pub running: Option<Running>,
     /// The weight of the new statistics in the update.
     pub factor: f64,
-    /// The types of the mean and the rstd to save; `None`: neither is saved.
+    /// The types of the mean and the rstd to save, or of the mean and the variance where only statistics are taken; `None`: neither is
+    /// saved.
     pub saved: Option<(DType, DType)>,
 }
 
@@ -67,12 +68,16 @@ pub struct BackwardInputs {
     pub dstream: Option<TensorData>,
     /// Running statistics, where the forward pass used them.
     pub running: Option<Running>,
+    /// The means of g and of g·x̂, where they are told.
+    pub means: Option<[TensorData; 2]>,
     /// The saved mean, where there is one.
     pub mean: Option<TensorData>,
     /// The saved rstd, where there is one.
     pub rstd: Option<TensorData>,
     /// Whether dx is left out.
     pub without_dx: bool,
+    /// Whether the gradients of weight and bias are left out.
+    pub without_dweight: bool,
 }
 
 /// A tensor that a pass writes.
@@ -85,6 +90,7 @@ pub enum Output {
     Stream,
     Mean,
     Rstd,
+    Var,
     RunningMean,
     RunningVar,
     Dx,
@@ -102,6 +108,7 @@ impl Output {
             Output::Stream => "stream",
             Output::Mean => "mean",
             Output::Rstd => "rstd",
+            Output::Var => "var",
             Output::RunningMean => "running_mean",
             Output::RunningVar => "running_var",
             Output::Dx => "dx",
@@ -122,15 +129,16 @@ impl Output {
     /// The outputs that this description has.
     pub fn of(desc: &NormDesc) -> Vec<Output> {
         let (norm, affine) = (desc.get_norm(), desc.get_affine());
-        let train = desc.get_pass() == isonorm::Pass::Train;
+        let (train, moments) = (desc.get_pass() == Pass::Train, desc.get_pass() == Pass::Moments);
         let running = train && norm.has_running_statistics();
         let backward = desc.get_pass().is_backward();
         [
-            (Output::Y, !backward),
+            (Output::Y, !backward && !moments),
             (Output::Mask, !backward && desc.has_mask()),
             (Output::Stream, !backward && desc.has_stream()),
-            (Output::Mean, train && norm.is_centred()),
+            (Output::Mean, train && norm.is_centred() || moments),
             (Output::Rstd, train),
+            (Output::Var, moments),
             (Output::RunningMean, running),
             (Output::RunningVar, running),
             (Output::Dx, backward),
@@ -211,7 +219,7 @@ pub trait Engine {
     /// What the engine refuses with.
     fn forward(&mut self, desc: &NormDesc, inputs: &ForwardInputs) -> isonorm::Result<Outputs>;
 
-    /// A backward pass. All of [`Output::of`] the description are wanted.
+    /// A backward pass. All of [`Output::of`] the description are wanted, but for those that the inputs say are left out.
     ///
     /// # Errors
     /// What the engine refuses with.

@@ -1,6 +1,6 @@
 //! A pass over guarded tensors, wherever they are: inputs placed, arguments collected, results fetched and looked at.
 
-use isonorm::{BackwardArguments, DType, Error, ForwardArguments, Geometry, NormDesc, Result, TensorData};
+use isonorm::{BackwardArguments, DType, Error, ForwardArguments, Geometry, NormDesc, Pass, Result, TensorData};
 
 use super::{BackwardInputs, Fault, ForwardInputs, Guarded, Output, Outputs, Running, Start, guard::same_bits};
 use crate::data::mask;
@@ -164,6 +164,7 @@ pub(super) fn forward<M: Memory>(
     let groups = Geometry::of(desc)?.groups();
     let in_place = desc.is_in_place();
     let updates = !desc.uses_running_statistics();
+    let moments = desc.get_pass() == Pass::Moments;
     let mut x = make.given("x", &inputs.x, in_place)?;
     let mut y = make.output(Output::Y, desc.get_dtype(), inputs.x.len())?;
     let mut weight = make.optional("weight", &inputs.weight)?;
@@ -180,12 +181,13 @@ pub(super) fn forward<M: Memory>(
     let statistic = |output, dtype: Option<DType>| dtype.map(|t| make.output(output, t, groups)).transpose();
     let centred = desc.get_norm().is_centred();
     let mut mean = statistic(Output::Mean, inputs.saved.map(|s| s.0).filter(|_| centred))?;
-    let mut rstd = statistic(Output::Rstd, inputs.saved.map(|s| s.1))?;
+    let scale = if moments { Output::Var } else { Output::Rstd };
+    let mut rstd = statistic(scale, inputs.saved.map(|s| s.1))?;
 
-    let mut arguments = if in_place {
-        Forward::<M>::in_place(x.write())
-    } else {
-        Forward::<M>::new(x.read(), y.write())
+    let mut arguments = match (in_place, moments) {
+        (true, _) => Forward::<M>::in_place(x.write()),
+        (_, true) => Forward::<M>::without_y(x.read()),
+        _ => Forward::<M>::new(x.read(), y.write()),
     };
     given!(arguments, weight: weight.as_ref().map(Tensor::read), bias: bias.as_ref().map(Tensor::read));
     arguments = match &residual {
@@ -204,20 +206,24 @@ pub(super) fn forward<M: Memory>(
             arguments.running(mean.read(), var.read())
         };
     }
-    arguments = match (&mut mean, &mut rstd) {
-        (Some(mean), Some(rstd)) => arguments.save(mean.write(), rstd.write()),
-        (_, Some(rstd)) => arguments.save_rstd(rstd.write()),
+    arguments = match (moments, &mut mean, &mut rstd) {
+        (true, Some(mean), Some(var)) => arguments.save_variance(mean.write(), var.write()),
+        (_, Some(mean), Some(rstd)) => arguments.save(mean.write(), rstd.write()),
+        (_, _, Some(rstd)) => arguments.save_rstd(rstd.write()),
         _ => arguments,
     };
     run(arguments)?;
 
     let mut written = Vec::new();
     let mut read: Vec<_> = [&mut weight, &mut bias, &mut residual].into_iter().flatten().collect();
-    if in_place {
-        written.push((Output::Y, &mut x));
-    } else {
-        written.push((Output::Y, &mut y));
-        read.push(&mut x);
+    match (in_place, moments) {
+        (true, _) => written.push((Output::Y, &mut x)),
+        // Nothing may write it, whatever that would be.
+        (_, true) => read.extend([&mut x, &mut y]),
+        _ => {
+            written.push((Output::Y, &mut y));
+            read.push(&mut x);
+        }
     }
     if desc.has_mask() {
         written.push((Output::Mask, &mut mask));
@@ -233,7 +239,7 @@ pub(super) fn forward<M: Memory>(
         }
     }
     written.extend(mean.as_mut().map(|m| (Output::Mean, m)));
-    written.extend(rstd.as_mut().map(|r| (Output::Rstd, r)));
+    written.extend(rstd.as_mut().map(|r| (scale, r)));
     outputs(written, read, inputs.x.len())
 }
 
@@ -257,10 +263,19 @@ pub(super) fn backward<M: Memory>(
     let mut mask = make.optional("mask", &inputs.mask)?;
     let mut dstream = make.optional("dstream", &inputs.dstream)?;
     let mut running = make.running(&inputs.running, false)?;
+    let told = |k: usize, name| {
+        inputs
+            .means
+            .as_ref()
+            .map(|means| make.input(name, &means[k]))
+            .transpose()
+    };
+    let mut means = [told(0, "mean_g")?, told(1, "mean_gx")?];
     let mut mean = make.optional("mean", &inputs.mean)?;
     let mut rstd = make.optional("rstd", &inputs.rstd)?;
     let gradient = |output, has: bool| {
-        has.then(|| make.output(output, desc.get_param_dtype(), parameters))
+        (has && !inputs.without_dweight)
+            .then(|| make.output(output, desc.get_param_dtype(), parameters))
             .transpose()
     };
     let mut dweight = gradient(Output::Dweight, desc.get_affine().has_weight())?;
@@ -276,6 +291,9 @@ pub(super) fn backward<M: Memory>(
         dbias: dbias.as_mut().map(Tensor::write));
     if let Some([mean, var]) = &running {
         arguments = arguments.running(mean.read(), var.read());
+    }
+    if let [Some(g), Some(gx)] = &means {
+        arguments = arguments.means(g.read(), gx.read());
     }
     arguments = match (&mean, &rstd) {
         (Some(mean), Some(rstd)) => arguments.saved(mean.read(), rstd.read()),
@@ -298,6 +316,7 @@ pub(super) fn backward<M: Memory>(
     ];
     let mut read: Vec<_> = optional.into_iter().flatten().chain([&mut x]).collect();
     read.extend(running.iter_mut().flatten());
+    read.extend(means.iter_mut().flatten());
     let mut written = Vec::new();
     match (inputs.without_dx, in_place) {
         // Nothing may write it, whatever that would be.

@@ -1,6 +1,6 @@
 //! The backward pass.
 
-use isonorm::NormDesc;
+use isonorm::{NormDesc, TensorData};
 
 use super::forward::preactivations;
 use super::statistics::values;
@@ -15,9 +15,9 @@ pub struct GroupSums {
     pub g: Sum,
     /// Σ g·x̂.
     pub gx: Sum,
-    /// Σ g / n; 0 for RMSNorm and for running statistics.
+    /// Σ g / n; 0 for RMSNorm and for running statistics, unless it is told.
     pub mean_g: f64,
-    /// Σ g·x̂ / n; 0 for running statistics.
+    /// Σ g·x̂ / n; 0 for running statistics, unless it is told.
     pub mean_gx: f64,
 }
 
@@ -70,9 +70,18 @@ pub fn backward(desc: &NormDesc, inputs: &BackwardInputs) -> Backward {
         dbias[parameter].add(dz);
     }
 
-    let sums: Vec<GroupSums> = (0..index.groups())
+    let mut sums: Vec<GroupSums> = (0..index.groups())
         .map(|g| group_sums(desc, index.members(g), &dz, &preactivations))
         .collect();
+    if let Some(means) = &inputs.means {
+        let [mean_g, mean_gx] = means.each_ref().map(TensorData::to_f64);
+        for (group, sums) in sums.iter_mut().enumerate() {
+            // Those of dz and of dz·x̂, which have no weight yet.
+            let weight = index.members(group).first().map_or(1.0, |&i| preactivations[i].weight);
+            let channel = index.channel[group];
+            (sums.mean_g, sums.mean_gx) = (weight * mean_g[channel], weight * mean_gx[channel]);
+        }
+    }
     let dstream = values(&inputs.dstream);
     let dx = index
         .group

@@ -16,6 +16,7 @@
 //! stream = x + residual               residual=stream: rounded as it is stored, and x in all of the above
 //! dx   = (g − Σ g / n − x̂ · Σ g·x̂ / n) / √(var + eps)   the first mean is 0 for RMSNorm, both for running statistics
 //!        + dstream                    residual=stream
+//!        with means that are told: (g − weight · mean_g − x̂ · weight · mean_gx) / √(var + eps)
 //! ```
 //!
 //! Sums carry their rounding errors along ([`Sum`]), the mean is two numbers, and differences from it are taken with

@@ -54,7 +54,13 @@ fn one(desc: &NormDesc, got: &TensorData, expected: &Expected, index: &Index, re
 fn judge(expected: &Expected, i: usize, data: &TensorData, got: f64) -> f64 {
     let truth = expected.values[i];
     let verdict = |right: bool| if right { 0.0 } else { f64::INFINITY };
-    let statistics = [Output::Mean, Output::Rstd, Output::RunningMean, Output::RunningVar];
+    let statistics = [
+        Output::Mean,
+        Output::Rstd,
+        Output::Var,
+        Output::RunningMean,
+        Output::RunningVar,
+    ];
     if !truth.is_finite() && statistics.contains(&expected.output) {
         // Whether a sum with an infinity is that or NaN depends on how it is centred.
         return verdict(!got.is_finite());
@@ -71,7 +77,7 @@ fn judge(expected: &Expected, i: usize, data: &TensorData, got: f64) -> f64 {
 fn coordinates(desc: &NormDesc, output: Output, index: &Index, i: usize) -> Vec<(String, usize)> {
     let name = |n: &str| vec![(n.to_string(), i)];
     match output {
-        Output::Mean | Output::Rstd => name("group"),
+        Output::Mean | Output::Rstd | Output::Var => name("group"),
         Output::RunningMean | Output::RunningVar => name("c"),
         Output::Dweight | Output::Dbias => name("parameter"),
         Output::Y | Output::Mask | Output::Stream | Output::Dx | Output::Dresidual => {

@@ -28,6 +28,7 @@ pub fn backward(case: &Case, inputs: &BackwardInputs, truth: &Backward) -> Vec<E
         .into_iter()
         .filter_map(|output| match output {
             Output::Dx if case.without_dx => None,
+            Output::Dweight | Output::Dbias if case.without_dweight => None,
             Output::Dx => {
                 let mut slack = dx(&a, case, inputs, truth, &statistics, &elements);
                 if inputs.dstream.is_some() {
@@ -141,6 +142,11 @@ fn dx(
             if !case.desc.get_norm().is_centred() {
                 mean_g = 0.0;
             }
+        }
+        if inputs.means.is_some() {
+            // Times the weight.
+            mean_g = a.gamma(1.0) * sums.mean_g.abs() + a.tiny();
+            mean_gx = a.gamma(1.0) * sums.mean_gx.abs() + a.tiny();
         }
         for &i in members {
             let (p, element) = (&truth.preactivations[i], &elements[i]);

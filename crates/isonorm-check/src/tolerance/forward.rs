@@ -1,12 +1,12 @@
 //! Tolerances of a forward pass.
 
-use isonorm::TensorData;
+use isonorm::{Pass, TensorData};
 
 use super::arithmetic::{Arithmetic, StatisticsError};
 use super::{Expected, activation};
 use crate::Case;
 use crate::engine::{ForwardInputs, Output};
-use crate::oracle::Forward;
+use crate::oracle::{Forward, Statistics};
 
 /// What the outputs of this forward pass have to be.
 pub fn forward(case: &Case, inputs: &ForwardInputs, truth: &Forward) -> Vec<Expected> {
@@ -23,6 +23,9 @@ pub fn forward(case: &Case, inputs: &ForwardInputs, truth: &Forward) -> Vec<Expe
             }
         })
         .collect();
+    if desc.get_pass() == Pass::Moments {
+        return moments(truth, &errors);
+    }
     let mut expected = vec![y(case, &a, truth, &errors)];
     if desc.has_mask() {
         expected.push(mask(case, &expected[0]));
@@ -75,6 +78,25 @@ fn mask(case: &Case, y: &Expected) -> Expected {
             .map(|doubt| f64::from(u8::from(doubt)))
             .collect(),
     }
+}
+
+/// The mean and the variance where nothing else is wanted: 0 of empty groups.
+fn moments(truth: &Forward, errors: &[StatisticsError]) -> Vec<Expected> {
+    let groups = || truth.statistics.iter().zip(errors);
+    let unless_empty = |s: &Statistics, number: f64| if s.count == 0 { 0.0 } else { number };
+    let mean = Expected {
+        output: Output::Mean,
+        values: groups().map(|(s, _)| unless_empty(s, s.mean)).collect(),
+        slack: groups()
+            .map(|(s, e)| unless_empty(s, e.mean + s.mean_rest.abs()))
+            .collect(),
+    };
+    let var = Expected {
+        output: Output::Var,
+        values: groups().map(|(s, _)| unless_empty(s, s.var)).collect(),
+        slack: groups().map(|(s, e)| unless_empty(s, e.var)).collect(),
+    };
+    vec![mean, var]
 }
 
 /// The saved mean and rstd. Those of empty groups may be anything.

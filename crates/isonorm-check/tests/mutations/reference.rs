@@ -1,6 +1,6 @@
 //! A plain engine in `f64` with one mistake.
 
-use isonorm::{Activation, DType, Norm, NormDesc, Result, TensorData, bf16};
+use isonorm::{Activation, DType, Norm, NormDesc, Pass, Result, TensorData, bf16};
 use isonorm_check::data::mask;
 use isonorm_check::oracle::{Index, activation};
 use isonorm_check::{BackwardInputs, Engine, ForwardInputs, Output, Outputs, Running};
@@ -50,6 +50,10 @@ pub enum Mistake {
     NoXhatTerm,
     /// dx without the mean of g.
     NoMeanTerm,
+    /// The means that are told are taken for those of g with its weight.
+    MeansUnweighted,
+    /// The means that are told are not looked at.
+    MeansIgnored,
     /// dx goes through running statistics as if they were the batch's.
     EvalAsTrain,
     /// The weight's gradient ignores the activation.
@@ -267,7 +271,10 @@ impl Engine for Reference {
         if let Some((mean, rstd)) = inputs.saved {
             let of = |f: fn(&Normalizer) -> f64| normalizers.iter().map(f).collect();
             outputs.tensors.push((Output::Mean, self.stored(mean, of(|n| n.mean))));
-            outputs.tensors.push((Output::Rstd, self.stored(rstd, of(|n| n.rstd))));
+            outputs.tensors.push(match desc.get_pass() {
+                Pass::Moments => (Output::Var, self.stored(rstd, of(|n| n.var))),
+                _ => (Output::Rstd, self.stored(rstd, of(|n| n.rstd))),
+            });
         }
         if !is_given && let Some(running) = &inputs.running {
             let (mut mean, mut var) = (running.mean.to_f64(), running.var.to_f64());
@@ -361,6 +368,15 @@ impl Engine for Reference {
                 self.sum(members.iter().map(|&i| g[i] * xhat[i])) / count
             } else {
                 0.0
+            };
+            let told = inputs.means.as_ref().filter(|_| !self.is(Mistake::MeansIgnored));
+            let [mean_g, mean_gx] = match (told, members.first()) {
+                (Some([g, gx]), Some(&first)) => {
+                    let w = weight.as_ref().filter(|_| !self.is(Mistake::MeansUnweighted));
+                    let w = w.map_or(1.0, |w| w[self.parameter(&index, first)]);
+                    [g, gx].map(|means| w * means.to_f64()[index.channel[group]])
+                }
+                _ => [mean_g, mean_gx],
             };
             members
                 .iter()

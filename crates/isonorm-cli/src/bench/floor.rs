@@ -7,6 +7,7 @@
 //! - [`Floor::Combine`]: a loop reads every input and writes every output;
 //! - [`Floor::Stream`]: the same with stores that go past the caches.
 
+use isonorm::Pass;
 use rayon::prelude::*;
 
 use crate::call::Call;
@@ -41,6 +42,8 @@ impl Floor {
     /// problem's outputs.
     pub(super) fn run(self, call: &mut Call) -> f64 {
         let keeps_residual = !call.desc().get_pass().is_backward() || call.desc().backward_needs_preactivation();
+        // What is written where only statistics are taken counts for nothing.
+        let unwritten = usize::from(call.desc().get_pass() == Pass::Moments);
         let (inputs, outputs) = call.memory();
         let residual = inputs.residual.as_ref().filter(|_| keeps_residual);
         let reads: Vec<&[u8]> = [Some(&inputs.x), inputs.dy.as_ref(), residual, inputs.dstream.as_ref()]
@@ -53,11 +56,12 @@ impl Floor {
             .into_iter()
             .flatten()
             .collect();
-        let tensors = reads.len() + writes.len();
+        let moved = reads.len() + writes.len();
+        let tensors = (moved - unwritten) as f64;
         match self {
             Floor::Copy => {
                 copy(reads[0], writes[0]);
-                tensors as f64 / 2.0
+                tensors / 2.0
             }
             Floor::Combine | Floor::Stream => {
                 combine(
@@ -69,7 +73,7 @@ impl Floor {
                         <[u8]>::copy_from_slice
                     },
                 );
-                1.0
+                tensors / moved as f64
             }
         }
     }

@@ -55,13 +55,14 @@ pub(crate) struct Save {
 /// What a pass writes.
 #[derive(Clone, Debug)]
 pub(crate) struct Outputs<T = TensorData> {
-    /// `y`, or `dx`.
+    /// `y`, or `dx`; not written where only statistics are taken.
     pub(crate) main: T,
     /// The mask of a ReLU.
     pub(crate) mask: Option<T>,
     /// The residual stream.
     pub(crate) stream: Option<T>,
     pub(crate) running: Option<[T; 2]>,
+    /// Mean and rstd, or mean and variance where only statistics are taken.
     pub(crate) saved: [Option<T>; 2],
     pub(crate) dweight: Option<T>,
     pub(crate) dbias: Option<T>,
@@ -140,7 +141,10 @@ impl Outputs<Blank> {
             mask: (!backward && desc.has_mask()).then_some((desc.get_dtype(), desc.mask_elements())),
             stream: (!backward && desc.has_stream()).then_some(tensor),
             running: updates.then_some([(desc.get_param_dtype(), g.channels); 2]),
-            saved: [statistic(save.mean), statistic(save.mean || save.rstd)],
+            saved: match desc.get_pass() {
+                Pass::Moments => [statistic(true), statistic(true)],
+                _ => [statistic(save.mean), statistic(save.mean || save.rstd)],
+            },
             dweight: (backward && desc.get_affine().has_weight()).then_some(parameter),
             dbias: (backward && desc.get_affine().has_bias()).then_some(parameter),
             dresidual: (backward && desc.has_residual()).then_some(tensor),
@@ -159,6 +163,13 @@ where
     &'t T: Into<R>,
     &'t mut T: Into<W>,
 {
+    if desc.get_pass() == Pass::Moments {
+        let call = ForwardArguments::without_y(&inputs.x);
+        return match &mut outputs.saved {
+            [Some(mean), Some(var)] => call.save_variance(mean, var),
+            _ => call,
+        };
+    }
     let mut call = match desc.is_in_place() {
         true => ForwardArguments::in_place(&mut outputs.main),
         false => ForwardArguments::new(&inputs.x, &mut outputs.main),

@@ -63,9 +63,11 @@ pub(super) fn judge(desc: &NormDesc, rung: Option<Rung>, inputs: &Inputs, got: &
                 mask: None,
                 dstream: None,
                 running: None,
+                means: None,
                 mean: by_channel(&inputs.saved[0]),
                 rstd: by_channel(&inputs.saved[1]),
                 without_dx: false,
+                without_dweight: false,
             };
             let truth = oracle::backward(&sub, &inputs);
             (Output::Dx, tolerance::backward(&case, &inputs, &truth))

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// Activation: relu, leaky_relu or leaky_relu:SLOPE, silu, gelu, gelu_tanh, sigmoid, tanh or hardswish
     #[arg(long, value_name = "NAME")]
     pub(super) act: Option<String>,
-    /// What to compute: train (the default), eval, backward or backward_eval
+    /// What to compute: train (the default), moments, eval, backward or backward_eval
     #[arg(long)]
     pub(super) pass: Option<String>,
     /// Number added to the variance before the root

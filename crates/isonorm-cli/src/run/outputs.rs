@@ -1,6 +1,6 @@
 //! What `isonorm run` writes: names and shapes.
 
-use isonorm::{Norm, NormDesc, Over, TensorData};
+use isonorm::{Norm, NormDesc, Over, Pass, TensorData};
 
 use super::files::Shapes;
 use crate::call::{Outputs, Save};
@@ -15,6 +15,11 @@ pub(super) fn named(desc: &NormDesc, outputs: Outputs, save: Save, shapes: &Shap
     let mut add = |name, data: Option<TensorData>, shape: Vec<usize>| {
         named.extend(data.map(|data| (name, Array { shape, data })));
     };
+    if desc.get_pass() == Pass::Moments {
+        add("mean", mean, statistics_shape(desc));
+        add("var", rstd, statistics_shape(desc));
+        return named;
+    }
     add(
         if desc.get_pass().is_backward() { "dx" } else { "y" },
         Some(outputs.main),

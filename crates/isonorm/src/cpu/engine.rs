@@ -9,7 +9,7 @@ use super::mask::{self, Mask};
 use super::memory::{Dest, Numbers, Scratch, Source};
 use super::parameters::{GradientSums, Parameters};
 use super::rows::{self, RowsBackward, RowsForward};
-use super::statistics::{BackwardStatistics, Given, Outcome};
+use super::statistics::{BackwardStatistics, Given, GivenMeans, Outcome};
 use crate::launch::{Backward, Forward, Through, Workspace};
 use crate::plan::{Plan, Schedule};
 use crate::{DType, View, ViewMut};
@@ -84,9 +84,9 @@ impl ForElement for ForwardWork<'_> {
             running,
             saved_mean,
             saved_rstd,
+            saved_var,
         } = arguments;
         let (x, y) = through::<T>(data);
-        let Some(y) = y else { return };
         let stream = stream.map(|stream| {
             let in_place = matches!(stream, Through::InPlace(_));
             let (residual, to) = through::<T>(stream);
@@ -111,7 +111,7 @@ impl ForElement for ForwardWork<'_> {
             desc,
             geometry,
             running,
-            (saved_mean, saved_rstd),
+            [saved_mean, saved_rstd, saved_var],
             (scratch, regions.statistics),
         );
         let centred = desc.get_norm().is_centred();
@@ -156,7 +156,7 @@ impl ForElement for ForwardWork<'_> {
             }
         }
         outcome.finish();
-        if let Some(mask) = mask {
+        if let (Some(mask), Some(y)) = (mask, y) {
             mask::write(y.as_source(), geometry.elements(), mask, &crew);
         }
     }
@@ -189,6 +189,7 @@ impl ForElement for BackwardWork<'_> {
             mask,
             dstream,
             running,
+            means,
             mean,
             rstd,
             dweight,
@@ -196,7 +197,7 @@ impl ForElement for BackwardWork<'_> {
             dresidual,
         } = arguments;
         let statistics = match (running.as_ref().and_then(|r| Given::new(r, desc, geometry)), rstd) {
-            (Some(given), _) => BackwardStatistics::Given(given),
+            (Some(given), _) => BackwardStatistics::Given(given, means.map(|means| GivenMeans::new(means, geometry))),
             (None, Some(rstd)) => {
                 let mean = mean.map(Numbers::read_only);
                 BackwardStatistics::Saved {
@@ -254,6 +255,7 @@ impl ForElement for BackwardWork<'_> {
                     centred,
                     statistics,
                     gradients,
+                    wants_parameters,
                     scratch,
                     parts,
                 };

@@ -119,6 +119,13 @@ impl<'a> Dest<'a, u8> {
 }
 
 impl<'a, T: Element> Dest<'a, T> {
+    /// No elements.
+    pub(super) const NONE: Dest<'a, T> = Dest {
+        ptr: std::ptr::null_mut(),
+        len: 0,
+        lifetime: PhantomData,
+    };
+
     /// The view's elements, whose type the caller has matched with `T`.
     pub(super) fn new(view: ViewMut<'a>) -> Dest<'a, T> {
         assert_eq!(

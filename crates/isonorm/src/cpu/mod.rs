@@ -27,7 +27,7 @@ use self::engine::{BackwardWork, ForElement, ForwardWork, with_element};
 use self::memory::Numbers;
 use crate::launch::{Backward, Forward, Problem, Workspace, check_backward, check_forward};
 use crate::plan::Schedule;
-use crate::{CpuProperties, Plan, Result};
+use crate::{CpuProperties, Pass, Plan, Result};
 
 /// Threads and vector instructions.
 #[derive(Clone, Debug)]
@@ -76,6 +76,11 @@ impl Cpu {
         workspace.check(plan)?;
         check_forward(problem(plan), &arguments)?;
         if plan.schedule == Schedule::Empty {
+            if plan.desc().get_pass() == Pass::Moments {
+                for statistic in [arguments.saved_mean, arguments.saved_var].into_iter().flatten() {
+                    Numbers::new(statistic).clear();
+                }
+            }
             return Ok(());
         }
         self.run(plan, |crew| ForwardWork {

@@ -1,6 +1,6 @@
 //! From moments to what normalizes, and to what is saved; running statistics.
 
-use isonorm_math::{Moments, Normalizer, Real};
+use isonorm_math::{BackwardCoefficients, Moments, Normalizer, Real};
 
 use super::memory::{Numbers, Scratch};
 use crate::launch::Running;
@@ -108,6 +108,7 @@ pub(super) struct Outcome<'a> {
     channels: usize,
     saved_mean: Option<Numbers<'a>>,
     saved_rstd: Option<Numbers<'a>>,
+    saved_var: Option<Numbers<'a>>,
     update: Option<Update<'a>>,
     /// Statistics of each group, to be averaged over the instances of a channel.
     instances: Option<(Scratch<'a>, Region)>,
@@ -118,7 +119,7 @@ impl<'a> Outcome<'a> {
         desc: &NormDesc,
         g: &Geometry,
         running: Option<Running<View<'a>, ViewMut<'a>>>,
-        (saved_mean, saved_rstd): (Option<ViewMut<'a>>, Option<ViewMut<'a>>),
+        [saved_mean, saved_rstd, saved_var]: [Option<ViewMut<'a>>; 3],
         (scratch, region): (Scratch<'a>, Region),
     ) -> Outcome<'a> {
         let update = match running {
@@ -136,6 +137,7 @@ impl<'a> Outcome<'a> {
             channels: g.channels,
             saved_mean: saved_mean.map(Numbers::new),
             saved_rstd: saved_rstd.map(Numbers::new),
+            saved_var: saved_var.map(Numbers::new),
             instances: (update.is_some() && g.channels != g.groups()).then_some((scratch, region)),
             update,
         }
@@ -174,10 +176,12 @@ impl<'a> Outcome<'a> {
         normalizers: &mut [Normalizer<A>],
     ) {
         let len = statistics.len();
-        let (mut mean, mut rstd) = ([0.0; BATCH], [0.0; BATCH]);
-        let (mean, rstd, normalizers) = (&mut mean[..len], &mut rstd[..len], &mut normalizers[..len]);
+        let (mut mean, mut var, mut rstd) = ([0.0; BATCH], [0.0; BATCH], [0.0; BATCH]);
+        let (mean, var, rstd) = (&mut mean[..len], &mut var[..len], &mut rstd[..len]);
+        let normalizers = &mut normalizers[..len];
         for i in 0..len {
             mean[i] = statistics[i].mean;
+            var[i] = statistics[i].var;
             rstd[i] = self.rstd(statistics[i]);
         }
         for i in 0..len {
@@ -190,6 +194,9 @@ impl<'a> Outcome<'a> {
             }
             if let Some(saved) = &self.saved_rstd {
                 saved.set_all(first, rstd);
+            }
+            if let Some(saved) = &self.saved_var {
+                saved.set_all(first, var);
             }
         }
         if self.update.is_some() {
@@ -255,11 +262,38 @@ pub(super) enum BackwardStatistics<'a> {
         mean: Option<Numbers<'a>>,
         rstd: Numbers<'a>,
     },
-    /// Constants.
-    Given(Given<'a>),
+    /// Constants; or the means that the gradient of `x` needs are told, too.
+    Given(Given<'a>, Option<GivenMeans<'a>>),
 }
 
-impl BackwardStatistics<'_> {
+/// Means of `g` and of `g·x̂` that are told, one of each a channel.
+#[derive(Clone, Copy)]
+pub(super) struct GivenMeans<'a> {
+    g: Numbers<'a>,
+    gx: Numbers<'a>,
+    channels: usize,
+}
+
+impl<'a> GivenMeans<'a> {
+    pub(super) fn new([g, gx]: [View<'a>; 2], geometry: &Geometry) -> GivenMeans<'a> {
+        GivenMeans {
+            g: Numbers::read_only(g),
+            gx: Numbers::read_only(gx),
+            channels: geometry.channels,
+        }
+    }
+
+    /// Those of group `group`, whose elements have this weight.
+    pub(super) fn of<A: Real>(&self, group: usize, weight: A) -> BackwardCoefficients<A> {
+        let (channel, weight) = (group % self.channels, weight.to_f64());
+        BackwardCoefficients {
+            mean_g: A::from_f64(weight * self.g.get(channel)),
+            mean_gx: A::from_f64(weight * self.gx.get(channel)),
+        }
+    }
+}
+
+impl<'a> BackwardStatistics<'a> {
     /// What normalizes group `group`.
     pub(super) fn normalizer<A: Real>(&self, group: usize) -> Normalizer<A> {
         let mut normalizer = [Normalizer::default()];
@@ -283,7 +317,7 @@ impl BackwardStatistics<'_> {
                     normalizers[i] = Normalizer::new(means[i], rstds[i]);
                 }
             }
-            BackwardStatistics::Given(given) => {
+            BackwardStatistics::Given(given, _) => {
                 for (i, normalizer) in normalizers.iter_mut().enumerate() {
                     *normalizer = given.normalizer(first + i);
                 }
@@ -293,7 +327,15 @@ impl BackwardStatistics<'_> {
 
     /// Whether they depend on `x`.
     pub(super) fn depend_on_x(&self) -> bool {
-        matches!(self, BackwardStatistics::Saved { .. })
+        !matches!(self, BackwardStatistics::Given(_, None))
+    }
+
+    /// The means that the gradient of `x` needs, where they are told.
+    pub(super) fn means(&self) -> Option<GivenMeans<'a>> {
+        match self {
+            BackwardStatistics::Given(_, means) => *means,
+            BackwardStatistics::Saved { .. } => None,
+        }
     }
 }
 

@@ -274,6 +274,7 @@ fn forward_buffers<'a>(arguments: Forward<'a>, workspace: &'a mut Workspace) -> 
     statistics(&mut buffers, arguments.running);
     write(&mut buffers, "mean", arguments.saved_mean);
     write(&mut buffers, "rstd", arguments.saved_rstd);
+    write(&mut buffers, "var", arguments.saved_var);
     buffers
 }
 
@@ -289,6 +290,12 @@ fn backward_buffers<'a>(arguments: Backward<'a>, workspace: &'a mut Workspace) -
     read(&mut buffers, "mask", arguments.mask);
     read(&mut buffers, "dstream", arguments.dstream);
     statistics(&mut buffers, arguments.running);
+    for (name, mean) in ["mean_g", "mean_gx"]
+        .into_iter()
+        .zip(arguments.means.into_iter().flatten())
+    {
+        read(&mut buffers, name, Some(mean));
+    }
     read(&mut buffers, "mean", arguments.mean);
     read(&mut buffers, "rstd", arguments.rstd);
     write(&mut buffers, "dweight", arguments.dweight);

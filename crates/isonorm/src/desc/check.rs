@@ -52,6 +52,20 @@ impl NormDesc {
         if self.has_mask() && (self.norm, self.activation) != (Norm::Batch, Activation::Relu) {
             return invalid("residual=masked is for batchnorm with act=relu".into());
         }
+        if self.pass == Pass::Moments {
+            if self.norm != Norm::Batch {
+                return invalid("pass=moments is for batchnorm".into());
+            }
+            let plain = self.moments();
+            if (self.affine, self.activation, self.residual, self.in_place)
+                != (plain.affine, plain.activation, plain.residual, plain.in_place)
+            {
+                return invalid(
+                    "pass=moments does nothing with elements: affine=none, no activation, no residual, not in place"
+                        .into(),
+                );
+            }
+        }
         let Some(elements) = shape.elements() else {
             return invalid(format!(
                 "x of shape {shape} has more elements than this machine can address"

@@ -159,12 +159,16 @@ pub enum Pass {
     /// update running statistics with them.
     #[default]
     Train,
+    /// The statistics of `x`, and nothing besides: what the ranks of a synchronized BatchNorm tell each other, before each normalizes
+    /// with those of all by [`Pass::Eval`]. Of BatchNorm; see [`NormDesc::moments`].
+    Moments,
     /// Forward for inference. BatchNorm and InstanceNorm use running statistics (a frozen BatchNorm is this pass);
     /// the others have none, and use those of `x`.
     Eval,
     /// The gradients of [`Pass::Train`].
     Backward,
-    /// The gradients of [`Pass::Eval`]: running statistics are constants.
+    /// The gradients of [`Pass::Eval`]: running statistics are constants; or those that depend on `x` as well, where the caller gives the
+    /// means that their gradients need ([`BackwardArguments::means`](crate::BackwardArguments::means)).
     BackwardEval,
 }
 
@@ -303,6 +307,19 @@ impl NormDesc {
     /// What is computed.
     pub fn pass(self, pass: Pass) -> NormDesc {
         NormDesc { pass, ..self }
+    }
+
+    /// The description of the pass over the same `x` that only takes its statistics ([`Pass::Moments`]): without what this one does with
+    /// each element.
+    pub fn moments(self) -> NormDesc {
+        NormDesc {
+            affine: Affine::None,
+            activation: Activation::Identity,
+            residual: Residual::None,
+            pass: Pass::Moments,
+            in_place: false,
+            ..self
+        }
     }
 
     /// The number added to the variance (to the mean square for RMSNorm) before the root.

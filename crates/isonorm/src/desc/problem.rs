@@ -94,10 +94,11 @@ pub fn parse_activation(s: &str) -> Result<Activation, String> {
 }
 
 impl Pass {
-    /// The pass's name in problem strings: `train`, `eval`, `backward`, `backward_eval`.
+    /// The pass's name in problem strings: `train`, `moments`, `eval`, `backward`, `backward_eval`.
     pub const fn name(self) -> &'static str {
         match self {
             Pass::Train => "train",
+            Pass::Moments => "moments",
             Pass::Eval => "eval",
             Pass::Backward => "backward",
             Pass::BackwardEval => "backward_eval",
@@ -109,10 +110,16 @@ impl FromStr for Pass {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Pass, String> {
-        [Pass::Train, Pass::Eval, Pass::Backward, Pass::BackwardEval]
-            .into_iter()
+        let all = [
+            Pass::Train,
+            Pass::Moments,
+            Pass::Eval,
+            Pass::Backward,
+            Pass::BackwardEval,
+        ];
+        all.into_iter()
             .find(|p| p.name() == s)
-            .ok_or_else(|| format!("unknown pass {s:?}; expected train, eval, backward or backward_eval"))
+            .ok_or_else(|| format!("unknown pass {s:?}; expected train, moments, eval, backward or backward_eval"))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{View, ViewMut};
 pub(crate) enum Through<R, W> {
     Separate(R, W),
     InPlace(W),
-    /// Nothing is written (a backward pass that only wants the parameters' gradients).
+    /// Nothing is written (a backward pass that only wants the parameters' gradients, a forward one that only takes statistics).
     ReadOnly(R),
 }
 
@@ -30,8 +30,8 @@ pub type Backward<'a> = BackwardArguments<View<'a>, ViewMut<'a>>;
 /// The arguments of a forward pass.
 ///
 /// Shapes, for a [`Geometry`](crate::Geometry) `g`: `x`, `y`, the residual and the stream have `g.elements()` elements of the data's
-/// type; weight and bias `g.parameters`; running statistics `g.channels`, both of the parameters' type; the saved mean and
-/// rstd `g.groups()`, `f32` (`f64` for `f64` data); the mask
+/// type; weight and bias `g.parameters`; running statistics `g.channels`, both of the parameters' type; the saved mean,
+/// rstd and variance `g.groups()`, `f32` (`f64` for `f64` data); the mask
 /// [`mask_elements`](crate::NormDesc::mask_elements) of the data's type.
 #[derive(Debug)]
 pub struct ForwardArguments<R, W> {
@@ -44,6 +44,7 @@ pub struct ForwardArguments<R, W> {
     pub(crate) running: Option<Running<R, W>>,
     pub(crate) saved_mean: Option<W>,
     pub(crate) saved_rstd: Option<W>,
+    pub(crate) saved_var: Option<W>,
 }
 
 impl<R, W> ForwardArguments<R, W> {
@@ -58,6 +59,7 @@ impl<R, W> ForwardArguments<R, W> {
             running: None,
             saved_mean: None,
             saved_rstd: None,
+            saved_var: None,
         }
     }
 
@@ -69,6 +71,11 @@ impl<R, W> ForwardArguments<R, W> {
     /// Reads `x` and writes `y` over it. The description must say [`in_place`](crate::NormDesc::in_place).
     pub fn in_place(x: impl Into<W>) -> Self {
         Self::of(Through::InPlace(x.into()))
+    }
+
+    /// Reads `x` and writes no `y`: only its statistics are wanted ([`Pass::Moments`](crate::Pass::Moments)).
+    pub fn without_y(x: impl Into<R>) -> Self {
+        Self::of(Through::ReadOnly(x.into()))
     }
 
     /// The factor of the affine map.
@@ -120,7 +127,7 @@ impl<R, W> ForwardArguments<R, W> {
         }
     }
 
-    /// The running statistics that an evaluation pass uses.
+    /// The running statistics that an evaluation pass uses. The mean may be `f64` whatever the parameters, as a saved one may.
     pub fn running(self, mean: impl Into<R>, var: impl Into<R>) -> Self {
         Self {
             running: Some(Running::Given {
@@ -155,6 +162,16 @@ impl<R, W> ForwardArguments<R, W> {
         }
     }
 
+    /// Where [`Pass::Moments`](crate::Pass::Moments) saves the mean and the biased variance of each channel, exactly 0 for a constant one. The
+    /// mean may be `f64` whatever the data. Of an `x` without elements both are 0, so that they can be weighted with a count of 0.
+    pub fn save_variance(self, mean: impl Into<W>, var: impl Into<W>) -> Self {
+        Self {
+            saved_mean: Some(mean.into()),
+            saved_var: Some(var.into()),
+            ..self
+        }
+    }
+
     /// Where to save `rstd = 1/√(mean square + eps)` of each group: all that RMSNorm has.
     pub fn save_rstd(self, rstd: impl Into<W>) -> Self {
         Self {
@@ -175,6 +192,7 @@ pub struct BackwardArguments<R, W> {
     pub(crate) mask: Option<R>,
     pub(crate) dstream: Option<R>,
     pub(crate) running: Option<Running<R, W>>,
+    pub(crate) means: Option<[R; 2]>,
     pub(crate) mean: Option<R>,
     pub(crate) rstd: Option<R>,
     pub(crate) dweight: Option<W>,
@@ -193,6 +211,7 @@ impl<R, W> BackwardArguments<R, W> {
             mask: None,
             dstream: None,
             running: None,
+            means: None,
             mean: None,
             rstd: None,
             dweight: None,
@@ -257,13 +276,30 @@ impl<R, W> BackwardArguments<R, W> {
         }
     }
 
-    /// The running statistics that the evaluation pass used.
+    /// The running statistics that the evaluation pass used. The mean may be `f64` whatever the parameters, as a saved one may.
     pub fn running(self, mean: impl Into<R>, var: impl Into<R>) -> Self {
         Self {
             running: Some(Running::Given {
                 mean: mean.into(),
                 var: var.into(),
             }),
+            ..self
+        }
+    }
+
+    /// The means over all that the statistics were taken of, for a `dx` through statistics that depend on `x`: of `g`, which is `dy` times the
+    /// activation's derivative, and of `g·x̂`, one of each a channel, `f32` (`f64` for `f64` data). Then
+    ///
+    /// ```text
+    /// dx = rstd · weight · (g − mean_g − x̂ · mean_gx)
+    /// ```
+    ///
+    /// For a BatchNorm whose statistics are those of several ranks, which pass them to [`running`](Self::running): the sums are what each rank
+    /// has from [`without_dx`](Self::without_dx) as `dbias` and `dweight`; added up over the ranks and divided by the count of all, they are
+    /// these means. `pass=backward_eval` of BatchNorm.
+    pub fn means(self, mean_g: impl Into<R>, mean_gx: impl Into<R>) -> Self {
+        Self {
+            means: Some([mean_g.into(), mean_gx.into()]),
             ..self
         }
     }

@@ -1,5 +1,5 @@
 use super::{Plan, Schedule};
-use crate::{Geometry, NormDesc, Residual};
+use crate::{Geometry, NormDesc, Pass, Residual};
 
 /// Bytes of a pass, parameters and statistics included, caches' lines not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,10 @@ pub struct Traffic {
 
 /// How many tensors of `x`'s size a pass reads, and how many it writes, the mask of a ReLU not counted.
 pub(super) fn tensors(desc: &NormDesc) -> (u64, u64) {
+    // x |
+    if desc.pass == Pass::Moments {
+        return (1, 0);
+    }
     let needs = u64::from(desc.backward_needs_preactivation());
     match (desc.residual, desc.pass.is_backward()) {
         // x | y
@@ -66,6 +70,8 @@ impl Traffic {
             Schedule::Empty => 0,
             // Given statistics make the forward pass, and dx, elementwise.
             _ if desc.uses_running_statistics() && !backward => 0,
+            // Nothing comes behind the statistics.
+            _ if desc.pass == Pass::Moments => 0,
             Schedule::Rows(r) if r.resident && !r.split => 0,
             Schedule::Columns(c) if c.resident => 0,
             // The second pass over a forward's x; of a backward pass the residual's contribution is read again, too.

@@ -18,7 +18,8 @@
 //! second sweep adds them up: a block has the same columns of each of its rows. Shared memory holds these sums, and global memory
 //! those of tiles that it does not hold.
 //!
-//! With given statistics nothing has to be known beforehand, and the first sweep does everything.
+//! With given statistics nothing has to be known beforehand, and the first sweep does everything. Where they depend on x nevertheless, as those
+//! of several ranks do, the means are given, too.
 //!
 //! [`ByRun`]: super::parameters::ByRun
 //! [`ByColumn`]: super::by_column::ByColumn
@@ -61,9 +62,10 @@ pub struct Args<T> {
     pub given_mean: *const u8,
     /// `[sets]`, in the parameters' type: the variance, where statistics are given.
     pub given_variance: *const u8,
-    /// `[rows]`, as the forward pass saved it; or null for 0.
+    /// `[rows]`, as the forward pass saved it; or null for 0. Where statistics are given: `[sets]`, the mean of g that is taken off dx; or null
+    /// for 0.
     pub mean: *const f32,
-    /// `[rows]`, as the forward pass saved it.
+    /// `[rows]`, as the forward pass saved it. Where statistics are given: `[sets]`, the mean of g·x̂; null with the mean of g.
     pub rstd: *const f32,
     /// `[parts, rows, runs]`, where sums of g·x̂ are left (by column, of g·x̂ times the weight, and `[rows, parts]` if one launch makes
     /// both sweeps); or null, if statistics are given.
@@ -283,6 +285,27 @@ impl<T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'_, T, S, V> {
         [of(affine.weight, 1.0), of(affine.bias, 0.0)].map(Numbers::<T, S>::splat)
     }
 
+    /// With given statistics: the means that dx needs, of g times the weight of a row's set, where they are told.
+    #[inline(always)]
+    unsafe fn told_means(&self, stretch: Stretch) -> BackwardCoefficients<f32> {
+        let args = self.args;
+        if S::Statistics::OP != Op::Given || args.mean.is_null() {
+            return BackwardCoefficients::default();
+        }
+        let (set, affine) = (stretch.set as usize, &args.affine);
+        // SAFETY: the caller's: a number for each set, which has one weight.
+        unsafe {
+            let weight = match affine.weight.is_null() {
+                true => 1.0,
+                false => affine.parameter::<T>(affine.weight, stretch.set),
+            };
+            BackwardCoefficients {
+                mean_g: weight * f32::load(args.mean.wrapping_add(set)),
+                mean_gx: weight * f32::load(args.rstd.wrapping_add(set)),
+            }
+        }
+    }
+
     /// The first sweep over the block's share of some rows.
     #[inline(always)]
     unsafe fn sum(&self, stretch: Option<Stretch>, normalizer: Normalizer<f32>, buffer: u32) {
@@ -290,7 +313,7 @@ impl<T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'_, T, S, V> {
         let Some(stretch) = stretch else { return };
         let (mut at, apart, step) = self.tile();
         // SAFETY: the caller's, here and below.
-        let of_run = unsafe { self.of_run(stretch) };
+        let (of_run, told) = unsafe { (self.of_run(stretch), self.told_means(stretch)) };
         let (mut of_gx, mut of_g) = (0.0, 0.0);
         let (mut tile, tiles) = (0, self.tiles(stretch));
         while tile < tiles {
@@ -314,12 +337,8 @@ impl<T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'_, T, S, V> {
                 }
             });
             if S::Statistics::OP == Op::Given {
-                let none = BackwardCoefficients {
-                    mean_g: 0.0,
-                    mean_gx: 0.0,
-                };
                 // SAFETY: as above.
-                unsafe { self.store(stretch, (at, apart), &loaded, &g, of_run, (normalizer, none)) };
+                unsafe { self.store(stretch, (at, apart), &loaded, &g, of_run, (normalizer, told)) };
             }
             (at, tile) = (at + step, tile + 1);
         }

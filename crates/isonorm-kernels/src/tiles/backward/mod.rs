@@ -8,7 +8,8 @@
 //! Of a column, x̂ and z are linear in x, and dx is in g and x: what is the same for all rows of it is worked out once, by one thread.
 //!
 //! Where parameters belong to columns, a tile's sums of g and g · x̂ are those of the parameters' gradients: of the gradients themselves, or, where a batch has several
-//! tensors, of their shares. Weighted, they add up to those of groups. With given statistics dx needs none of them.
+//! tensors, of their shares. Weighted, they add up to those of groups. With given statistics dx needs none of them: where statistics depend on x
+//! nevertheless, as those of several ranks do, the means are given, too.
 //! Where they belong to rows, each block adds up its rows' gradients over its tiles, and leaves them last.
 
 mod elements;
@@ -63,9 +64,9 @@ pub struct Args<T> {
     pub given_mean: *const u8,
     /// `[parameters]`, in the parameters' type: the variance, where statistics are given.
     pub given_variance: *const u8,
-    /// `[groups]`, as the forward pass saved it.
+    /// `[groups]`, as the forward pass saved it. Where statistics are given: `[parameters]`, the mean of g that is taken off dx; or null for 0.
     pub mean: *const f32,
-    /// `[groups]`, as the forward pass saved it.
+    /// `[groups]`, as the forward pass saved it. Where statistics are given: `[parameters]`, the mean of g · x̂; null with the mean of g.
     pub rstd: *const f32,
     /// `[parameters]`, in their type; or in `f32` `[batch, parameters]`, or `[teams, parameters]` where they belong to rows; or null.
     pub dweight: *mut u8,
@@ -185,7 +186,10 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
                     coming = self.unit(number.saturating_add(walk.teams));
                     self.tell(&unit, [0.0; 2]);
                     wait(behind);
-                    let own = self.sums(number, slot, &mut scratch);
+                    let own = match self.has_sums() {
+                        true => self.sums(number, slot, &mut scratch),
+                        false => [0.0; 2],
+                    };
                     let sent = exchange.send(slot, own);
                     let of_group = match S::WIDE {
                         true => {
@@ -298,8 +302,8 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
     /// Finishes a tile whose sums have been sent, and sets the one on its way that takes its place.
     #[inline(always)]
     unsafe fn finish(&self, before: &Before, [exchange, of_groups]: [&Exchange; 2], scratch: &mut Scratch) {
-        let (tiling, walk) = (&self.args.tiling, &self.walk);
-        let tile = walk.tile(before.number);
+        let (args, walk) = (self.args, &self.walk);
+        let (tiling, tile) = (&args.tiling, walk.tile(before.number));
         // SAFETY: the caller's, here and below.
         unsafe {
             // Once more: it comes while the sums do, and would take registers till then.
@@ -311,7 +315,7 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             }
             // dx = scale · g + (x − mean) · slope + constant
             let of_dx = match S::GIVEN {
-                true => [0.0; 2],
+                true => self.told_means(tile, &unit),
                 false => {
                     let [of_gx, of_g] = match S::WIDE {
                         true => self.over_group(of_groups.receive(before.of_group, scratch)),
@@ -328,7 +332,8 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
                 columns::told::<Numbers<T, S>, S>(walk, place, tiling.run)
             });
             let [kept, own] = walk.own(tile);
-            let mut left = own - kept;
+            // Only sums were wanted.
+            let mut left = if S::GIVEN && args.dx.is_null() { 0 } else { own - kept };
             if left > 0 {
                 let mut at = walk.at(own);
                 while left > 0 {

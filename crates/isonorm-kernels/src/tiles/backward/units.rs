@@ -34,6 +34,26 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         thread < tiling.units() && thread * tiling.run < tile.width
     }
 
+    /// Whether anybody needs the sums.
+    #[inline(always)]
+    pub(super) fn has_sums(&self) -> bool {
+        !(S::GIVEN && self.args.dweight.is_null() && self.args.dbias.is_null())
+    }
+
+    /// With given statistics: what makes the part of dx that is linear in x of the thread's unit, slope and constant, by means that are told.
+    #[inline(always)]
+    pub(super) unsafe fn told_means(&self, tile: Tile, unit: &Unit) -> [f32; 2] {
+        let args = self.args;
+        if args.mean.is_null() || !self.has_unit(tile) {
+            return [0.0; 2];
+        }
+        let place = (tile.unit + simt::thread_index()) as usize;
+        // SAFETY: the caller's: a number for each unit.
+        let [of_g, of_gx] = [args.mean, args.rstd].map(|base| unsafe { f32::load(base.wrapping_add(place)) });
+        let scale = unit.rstd * unit.weight;
+        [-(scale * of_gx) * unit.rstd, -scale * of_g]
+    }
+
     /// Starts to load what is known of the thread's unit of a tile; nothing where there is none.
     #[inline(always)]
     pub(super) unsafe fn unit(&self, number: u32) -> Unit {

@@ -20,6 +20,11 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             match (walk.own(tile), coming) {
                 // Of a narrow tile.
                 ([0, _], Some(coming)) => self.fetch_tile(coming, before.slot),
+                (_, coming) if !self.writes() => {
+                    if let Some(coming) = coming {
+                        self.fetch_tile(coming, before.slot);
+                    }
+                }
                 ([kept, _], coming) => {
                     let coming = coming.filter(|coming| walk.own_column() < coming.width);
                     let (mut at, mut access) = (walk.start(), 0);

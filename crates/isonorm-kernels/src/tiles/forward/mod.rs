@@ -27,8 +27,8 @@ use super::slots::{Slots, wait};
 use super::tiling::{Cursor, Tile, Tiling, Walk};
 use crate::block::Scratch;
 use crate::grid::Messages;
-use crate::rows::access::{Access, Data, width};
-use crate::rows::epilogue::Told;
+use crate::rows::access::{Access, Data, Width, width};
+use crate::rows::epilogue::{Class, Epilogue, Told};
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::{Affine, at_least_one};
 use crate::simt;
@@ -41,7 +41,7 @@ pub struct Args<T> {
     pub x: *const T,
     /// Added before the activation; or null.
     pub residual: *const T,
-    /// May be `x` or `residual`.
+    /// May be `x` or `residual`; or null, where [`takes_moments`] says that kernels may be told so: then statistics are all that is wanted.
     pub y: *mut T,
     /// A byte for each 16 bytes of `y`, in kernels that access as many at once: bit k is set where element k of them is not 0; or null. Behind a
     /// ReLU.
@@ -99,6 +99,11 @@ pub unsafe fn forward<T: Data, S: Spec, const N: usize>(args: &Args<T>) {
             pass.measure_and_apply();
         }
     }
+}
+
+/// Whether kernels that measure may be told no place for the result: those without an activation, and of single elements.
+pub const fn takes_moments(class: Class, width: Width) -> bool {
+    matches!(class, Class::Plain) || matches!(width, Width::Element)
 }
 
 /// A tile whose sums are on their way.
@@ -254,6 +259,12 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
         base.wrapping_add((tile.start + at.offset) as usize)
     }
 
+    /// Whether there is a result.
+    #[inline(always)]
+    fn writes(&self) -> bool {
+        !takes_moments(S::Epilogue::CLASS, S::Access::WIDTH) || !self.args.y.is_null()
+    }
+
     /// Whether no mean is taken off.
     #[inline(always)]
     fn is_about_zero(&self) -> bool {
@@ -387,7 +398,9 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             columns::tell(OF_UNITS, units, [centre, rstd * weight, shift]);
             simt::block_barrier();
             let map = Map::told(&self.walk);
-            self.finish_others(tile, &map);
+            if self.writes() {
+                self.finish_others(tile, &map);
+            }
             self.finish_kept(before, tile, &map);
             if saves {
                 self.save(tile, before.slot);

@@ -41,7 +41,9 @@ pub(in crate::cpu) fn forward<T: Element>(pass: &ColumnsForward<'_, T>, crew: &C
         crew.for_each(tiles * parts, |tasks| pass.part_moments(tasks));
         crew.for_each(tiles, |tiles| crew.vectors.run(MergeParts { pass, tiles }));
     }
-    crew.for_each(tiles * parts, |tasks| pass.apply_parts(tasks));
+    if pass.elements.writes() {
+        crew.for_each(tiles * parts, |tasks| pass.apply_parts(tasks));
+    }
 }
 
 impl<'a, T: Element> ColumnsForward<'a, T> {
@@ -171,6 +173,9 @@ impl<T: Element> ColumnsForward<'_, T> {
                     unsafe { self.normalizer(&tile, &moments, |column| x.centre[column].to_f64()) }
                 }
             };
+            if !self.elements.writes() {
+                continue;
+            }
             // The last rows read are the first applied: a cache may still have them.
             for part in (0..self.plan.parts).rev() {
                 // SAFETY: as above.

@@ -15,7 +15,9 @@ use crate::cpu::statistics::BATCH;
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct ForwardElements<'a, T> {
     pub(in crate::cpu) x: Source<'a, T>,
+    /// [`Dest::NONE`] where only statistics are taken.
     y: Dest<'a, T>,
+    writes: bool,
     residual: Option<Source<'a, T>>,
     activation: Activation,
     route: Route,
@@ -25,9 +27,9 @@ pub(in crate::cpu) struct ForwardElements<'a, T> {
 }
 
 impl<'a, T: Element> ForwardElements<'a, T> {
-    /// `y` may be `x`, and says so by `in_place`; `streaming`: it goes past the caches.
+    /// `y` may be `x`, and says so by `in_place`, or nowhere; `streaming`: it goes past the caches.
     pub(in crate::cpu) fn new(
-        (x, y, in_place): (Source<'a, T>, Dest<'a, T>, bool),
+        (x, y, in_place): (Source<'a, T>, Option<Dest<'a, T>>, bool),
         residual: Option<Source<'a, T>>,
         activation: Activation,
         (streaming, lookahead): (bool, usize),
@@ -35,13 +37,20 @@ impl<'a, T: Element> ForwardElements<'a, T> {
     ) -> ForwardElements<'a, T> {
         ForwardElements {
             x,
-            y,
+            y: y.unwrap_or(Dest::NONE),
+            writes: y.is_some(),
             residual,
             activation,
             route: Route::new(in_place, streaming),
             vectors,
             lookahead,
         }
+    }
+
+    /// Whether there is a `y`.
+    #[inline(always)]
+    pub(in crate::cpu) fn writes(&self) -> bool {
+        self.writes
     }
 
     /// Computes `y` of the `len` elements at `offset`.

@@ -50,7 +50,9 @@ pub(in crate::cpu) fn forward<T: Element>(pass: &RowsForward<'_, T>, crew: &Crew
         crew.for_each(groups * parts, |tasks| run(Phase::Measure, tasks));
         crew.for_each(groups, |groups| groups.for_each(|group| pass.merge_parts(group)));
     }
-    crew.for_each(groups * parts, |tasks| run(Phase::Apply, tasks));
+    if pass.elements.writes() {
+        crew.for_each(groups * parts, |tasks| run(Phase::Apply, tasks));
+    }
 }
 
 /// What a task does, and with what: a group, or a part of one.
@@ -104,7 +106,7 @@ impl<T: Element> Kernel for Tasks<'_, '_, T> {
             let normalizers = &mut normalizers[..groups.len()];
             // SAFETY: a group is one task's, or (when measuring) the slot of each part.
             unsafe { pass.normalizers(phase, groups.clone(), parts.clone(), normalizers) };
-            if phase == Phase::Measure {
+            if phase == Phase::Measure || !pass.elements.writes() {
                 continue;
             }
             let len = pass.geometry.inner;

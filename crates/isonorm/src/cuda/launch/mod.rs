@@ -34,7 +34,7 @@ use crate::launch::{
 };
 use crate::plan::gpu::rows::VECTOR_BYTES;
 use crate::plan::gpu::{GpuSchedule, Schedule, Work};
-use crate::{DType, Error, GpuPlan, Kernel, Result};
+use crate::{DType, Error, GpuPlan, Kernel, Pass, Result};
 
 /// Who runs kernels.
 pub(super) trait Launcher {
@@ -137,6 +137,7 @@ pub(super) struct ForwardPointers {
     given_var: usize,
     mean: usize,
     rstd: usize,
+    var: usize,
     update: Option<Update>,
 }
 
@@ -157,6 +158,7 @@ impl ForwardPointers {
             given_var,
             mean: address(&a.saved_mean),
             rstd: address(&a.saved_rstd),
+            var: address(&a.saved_var),
             update: match &a.running {
                 Some(Running::Update { mean, var, factor }) => Some(Update {
                     mean: mean.span().address,
@@ -191,7 +193,9 @@ pub(super) struct BackwardPointers {
     dstream: usize,
     weight: usize,
     bias: usize,
+    /// As the forward pass saved it; or, where statistics are given, the mean of g that is told.
     mean: usize,
+    /// As the forward pass saved it; or, where statistics are given, the mean of g·x̂ that is told.
     rstd: usize,
     dresidual: usize,
     dweight: usize,
@@ -204,6 +208,10 @@ impl BackwardPointers {
     pub(super) fn of<R: Spanning, W: Spanning>(a: &BackwardArguments<R, W>) -> BackwardPointers {
         let [dy, dx] = through(&a.data);
         let [given_mean, given_var] = given(&a.running);
+        let [mean, rstd] = match &a.means {
+            Some(means) => means.each_ref().map(|mean| mean.span().address),
+            None => [address(&a.mean), address(&a.rstd)],
+        };
         BackwardPointers {
             x: a.x.span().address,
             dy,
@@ -214,8 +222,8 @@ impl BackwardPointers {
             dstream: address(&a.dstream),
             weight: address(&a.weight),
             bias: address(&a.bias),
-            mean: address(&a.mean),
-            rstd: address(&a.rstd),
+            mean,
+            rstd,
             dresidual: address(&a.dresidual),
             dweight: address(&a.dweight),
             dbias: address(&a.dbias),
@@ -244,6 +252,7 @@ pub(super) fn accept_forward<'p, R: Spanning, W: Spanning>(
     if wide(&a.saved_mean) {
         return Err(plan.unsupported("there are no kernels that save the mean in f64"));
     }
+    given_mean(plan, &a.running)?;
     schedule(plan, aligned)
 }
 
@@ -258,7 +267,18 @@ pub(super) fn accept_backward<'p, R: Spanning, W: Spanning>(
     if a.mean.as_ref().is_some_and(|mean| mean.span().dtype == DType::F64) {
         return Err(plan.unsupported("there are no kernels that take the mean in f64"));
     }
+    given_mean(plan, &a.running)?;
     schedule(plan, aligned)
+}
+
+/// No kernel takes a mean that is given in `f64`.
+fn given_mean<R: Spanning, W>(plan: &GpuPlan, running: &Option<Running<R, W>>) -> Result<()> {
+    match running {
+        Some(Running::Given { mean, .. }) if mean.span().dtype == DType::F64 => {
+            Err(plan.unsupported("there are no kernels that take the mean in f64"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn problem(plan: &GpuPlan) -> Problem<'_> {
@@ -303,8 +323,24 @@ pub(super) unsafe fn forward(
         Some((Work::Rung(rung), kernels)) => unsafe {
             ladder::forward(plan, *rung, kernels, pointers, scratch, launcher)
         },
-        _ => Ok(()),
+        // SAFETY: as above.
+        _ => unsafe { nothing_measured(plan, pointers, launcher) },
     }
+}
+
+/// The moments of no elements, where they are all that is wanted.
+///
+/// # Safety
+/// As [`forward`].
+unsafe fn nothing_measured(plan: &GpuPlan, p: &ForwardPointers, launcher: &mut impl Launcher) -> Result<()> {
+    let bytes = plan.geometry().groups() * plan.desc().get_statistics_dtype().bytes();
+    if plan.desc().get_pass() == Pass::Moments && bytes > 0 {
+        for statistic in [p.mean, p.var].into_iter().filter(|address| *address != 0) {
+            // SAFETY: the caller's: statistics of this size.
+            unsafe { launcher.zero(statistic, bytes)? };
+        }
+    }
+    Ok(())
 }
 
 /// Runs the kernels of a backward pass, as [`forward`].

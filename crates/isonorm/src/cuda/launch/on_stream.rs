@@ -136,7 +136,7 @@ fn statistics<'a>(running: &Option<Running<View<'a>, ViewMut<'a>>>) -> [Named<'a
 }
 
 /// Every argument under its name.
-fn forward_places<'a>(a: &Forward<'a>) -> [Named<'a>; 12] {
+fn forward_places<'a>(a: &Forward<'a>) -> [Named<'a>; 13] {
     let [x, y] = through(["x", "y"], &a.data);
     let [added, stream] = match &a.stream {
         Some(stream) => through(["residual", "stream"], stream),
@@ -156,13 +156,15 @@ fn forward_places<'a>(a: &Forward<'a>) -> [Named<'a>; 12] {
         running_var,
         written("mean", &a.saved_mean),
         written("rstd", &a.saved_rstd),
+        written("var", &a.saved_var),
     ]
 }
 
 /// Every argument under its name.
-fn backward_places<'a>(a: &Backward<'a>) -> [Named<'a>; 15] {
+fn backward_places<'a>(a: &Backward<'a>) -> [Named<'a>; 17] {
     let [dy, dx] = through(["dy", "dx"], &a.data);
     let [running_mean, running_var] = statistics(&a.running);
+    let means = a.means.as_ref().map(|means| means.each_ref().map(View::place));
     [
         Some(("x", a.x.place())),
         dy,
@@ -174,6 +176,8 @@ fn backward_places<'a>(a: &Backward<'a>) -> [Named<'a>; 15] {
         read("dstream", &a.dstream),
         running_mean,
         running_var,
+        means.map(|[mean_g, _]| ("mean_g", mean_g)),
+        means.map(|[_, mean_gx]| ("mean_gx", mean_gx)),
         read("mean", &a.mean),
         read("rstd", &a.rstd),
         written("dweight", &a.dweight),

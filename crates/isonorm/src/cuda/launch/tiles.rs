@@ -79,7 +79,7 @@ unsafe fn forward_of<T: Data>(
             let [mean, variance] = running.statistics.map(|offset| scratch.workspace + offset);
             [if p.mean == 0 { mean } else { p.mean }, variance]
         }
-        None => [p.mean, 0],
+        None => [p.mean, p.var],
     };
     let elements = tiles.group as f64;
     let own = p.update.filter(|_| averaged.is_none());

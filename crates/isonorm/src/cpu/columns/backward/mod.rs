@@ -29,6 +29,8 @@ pub(in crate::cpu) struct ColumnsBackward<'a, T: Element> {
     pub(in crate::cpu) centred: bool,
     pub(in crate::cpu) statistics: BackwardStatistics<'a>,
     pub(in crate::cpu) gradients: GradientSums<'a>,
+    /// Whether anybody wants the parameters' gradients.
+    pub(in crate::cpu) wants_parameters: bool,
     pub(in crate::cpu) scratch: Scratch<'a>,
     /// `Σ g·x̂` and `Σ g` of each column of each part.
     pub(in crate::cpu) parts: Region,
@@ -43,8 +45,10 @@ pub(in crate::cpu) fn backward<T: Element>(pass: &ColumnsBackward<'_, T>, crew: 
         let tasks = if plan.by_row { plan.chunks } else { plan.chunks * tiles };
         return crew.for_each(tasks, |tasks| pass.whole_tiles(tasks));
     }
-    crew.for_each(g.batch * tiles * parts, |tasks| pass.sum_parts(tasks));
-    pass.add_up_parts();
+    if pass.sums() {
+        crew.for_each(g.batch * tiles * parts, |tasks| pass.sum_parts(tasks));
+        pass.add_up_parts();
+    }
     if pass.second_sweep() {
         crew.for_each(g.batch * tiles * parts, |tasks| pass.write_parts(tasks));
     }
@@ -56,7 +60,12 @@ impl<'a, T: Element> ColumnsBackward<'a, T> {
         TileLayout::new(self.plan, self.geometry, tile)
     }
 
-    /// Whether `dx` has to wait for the sums.
+    /// Whether the sums are wanted: not where those that `dx` needs are told, and nobody wants the parameters' gradients.
+    fn sums(&self) -> bool {
+        self.wants_parameters || self.statistics.means().is_none()
+    }
+
+    /// Whether `dx` has a sweep of its own, for it needs the sums.
     fn second_sweep(&self) -> bool {
         self.elements.writes() && self.statistics.depend_on_x()
     }
@@ -82,6 +91,26 @@ impl<'a, T: Element> ColumnsBackward<'a, T> {
             weight: self.parameters.weight[parameter],
             bias: self.parameters.bias[parameter],
         }
+    }
+
+    /// The means of each lane's group: as they are told, or from the sums of the columns.
+    #[inline(always)]
+    fn means_of(&self, tile: &TileCoefficients<'_, T::Acc>, gx: &[f64], g: &[f64]) -> LaneSums<T::Acc> {
+        let Some(told) = self.statistics.means() else {
+            return self.means(tile, gx, g);
+        };
+        let (tile, weight) = (&tile.layout, &tile.parameters.weight);
+        let mut means = LaneSums::zero();
+        for group in 0..tile.groups() {
+            let columns = tile.columns_of(group);
+            // A channel has one weight.
+            let of_group = told.of(tile.first_group() + group, weight[columns.start]);
+            means.gx[columns.clone()].fill(of_group.mean_gx);
+            means.g[columns].fill(of_group.mean_g);
+        }
+        spread(&mut means.gx, tile);
+        spread(&mut means.g, tile);
+        means
     }
 
     /// The means of each lane's group, from the sums of the columns.
@@ -170,7 +199,7 @@ impl<T: Element> ColumnsBackward<'_, T> {
             for tile in tiles.step_by(step) {
                 let tile = self.coefficients(tile);
                 let mut total = LaneSums::<f64>::zero();
-                for part in 0..self.plan.parts {
+                for part in 0..if self.sums() { self.plan.parts } else { 0 } {
                     let rows = self.plan.part_rows(self.geometry, part);
                     // SAFETY: a tile is one task's, and (by row) so is a chunk.
                     let of_part = unsafe { self.sum(&tile, rows, chunk, &mut space) };
@@ -181,7 +210,7 @@ impl<T: Element> ColumnsBackward<'_, T> {
                 // SAFETY: as above.
                 unsafe { self.add_to_gradients(&tile.layout, chunk, gx, g) };
                 if self.second_sweep() {
-                    let means = self.means(&tile, gx, g);
+                    let means = self.means_of(&tile, gx, g);
                     // The last rows read are the first written: a cache may still have them.
                     for part in (0..self.plan.parts).rev() {
                         // SAFETY: as above.
@@ -229,7 +258,7 @@ impl<T: Element> ColumnsBackward<'_, T> {
             // SAFETY: the tasks that wrote the sums have ended; now they are only read.
             let slot = |first| unsafe { self.scratch.shared(self.parts, first, tile.layout.width()) };
             let [gx, g] = self.first_of_slots(&tile.layout, 0).map(slot);
-            let means = self.means(&tile, gx, g);
+            let means = self.means_of(&tile, gx, g);
             let rows = self.plan.part_rows(self.geometry, part);
             // SAFETY: a part of a tile is one task's.
             unsafe { self.write(&tile, rows, &means, &mut space) };

@@ -102,7 +102,13 @@ impl<T: Element> RowsBackward<'_, T> {
         }
     }
 
-    /// Whether `dx` has to wait for the sums.
+    /// Whether the sums are wanted: not where those that `dx` needs are told, and nobody wants the parameters' gradients.
+    #[inline(always)]
+    fn sums(&self) -> bool {
+        self.wants_parameters || self.statistics.means().is_none()
+    }
+
+    /// Whether `dx` has a sweep of its own, for it needs the sums.
     #[inline(always)]
     fn second_sweep(&self) -> bool {
         self.elements.writes() && self.statistics.depend_on_x()

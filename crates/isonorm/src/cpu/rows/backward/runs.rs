@@ -19,8 +19,10 @@ pub(super) fn backward<T: Element>(pass: &RowsBackward<'_, T>, crew: &Crew) {
     if !pass.plan.split {
         return crew.for_each(pass.group_tasks(), |tasks| pass.whole_groups(tasks));
     }
-    crew.for_each(groups * parts, |tasks| pass.sum_parts(tasks));
-    pass.add_up_parts();
+    if pass.sums() {
+        crew.for_each(groups * parts, |tasks| pass.sum_parts(tasks));
+        pass.add_up_parts();
+    }
     if pass.second_sweep() {
         crew.for_each(groups * parts, |tasks| pass.write_parts(tasks));
     }
@@ -95,6 +97,16 @@ impl<'a, T: Element> RowsBackward<'a, T> {
         sums
     }
 
+    /// The means that the gradient of `x` needs: as they are told, or from the sums of the group's runs.
+    #[inline(always)]
+    fn means_of(&self, group: usize, runs: &[f64]) -> Means<T::Acc> {
+        match self.statistics.means() {
+            // A channel has one weight.
+            Some(means) => All(means.of(group, self.parameters.weight[self.layout(group).parameter()])),
+            None => self.means(Some(self.weigh(group, runs))),
+        }
+    }
+
     /// Adds a group's sums to the parameters' gradients of a chunk.
     ///
     /// # Safety
@@ -161,7 +173,7 @@ impl<T: Element> RowsBackward<'_, T> {
             let (total, of_part) = slot.split_at_mut(len);
             for group in share(self.geometry.groups(), self.group_tasks(), task) {
                 total.fill(0.0);
-                for part in 0..self.plan.parts {
+                for part in 0..if self.sums() { self.plan.parts } else { 0 } {
                     of_part.fill(0.0);
                     // SAFETY: a group is one task's.
                     unsafe { self.sweep_part(self.first_sweep(), (group, part), none, of_part, &mut space) };
@@ -170,7 +182,7 @@ impl<T: Element> RowsBackward<'_, T> {
                 // SAFETY: a chunk is one task's, or a group's parameters are its own.
                 unsafe { self.add_to_gradients(chunk, group, total) };
                 if self.second_sweep() {
-                    let means = self.means(Some(self.weigh(group, total)));
+                    let means = self.means_of(group, total);
                     for part in (0..self.plan.parts).rev() {
                         // SAFETY: a group is one task's.
                         unsafe { self.sweep_part(Sweep::Write, (group, part), means, of_part, &mut space) };
@@ -205,7 +217,7 @@ impl<T: Element> RowsBackward<'_, T> {
             let (group, part) = ((last - task) / parts, (last - task) % parts);
             // SAFETY: the tasks that wrote the sums have ended; now they are only read.
             let total: &[f64] = unsafe { self.scratch.shared(self.parts, group * parts * runs, runs) };
-            let means = self.means(Some(self.weigh(group, total)));
+            let means = self.means_of(group, total);
             // SAFETY: a part is one task's.
             unsafe { self.sweep_part(Sweep::Write, (group, part), means, &mut [], &mut space) };
         }

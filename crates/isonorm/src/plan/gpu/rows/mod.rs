@@ -299,6 +299,9 @@ impl<'a> Rows<'a> {
         if desc.has_mask() {
             return Err("its kernels have no mask".into());
         }
+        if desc.get_pass() == crate::Pass::Moments {
+            return Err("its kernels hold what they normalize".into());
+        }
         let Some(needs) = oldest.map(|module| module.compute_capability).min() else {
             return Err(format!("there are no kernels of {dtype}"));
         };

@@ -48,7 +48,7 @@ pub(super) fn choices(problem: &Problem<'_>) -> Vec<Choice> {
 fn listed(problem: &Problem<'_>) -> Option<&'static Listed> {
     let of_tensor = problem.rows.checked_mul(problem.line())?;
     let has_own = problem.run == 1 || !problem.has_parameters;
-    let of_columns = has_own && problem.centred && !problem.given && !problem.by_row;
+    let of_columns = has_own && problem.centred && !problem.given && !problem.moments && !problem.by_row;
     if !of_columns || of_tensor.checked_mul(problem.batch)? > 1 << 30 {
         return None;
     }

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::Pass;
+use isonorm_kernels::tiles::forward::takes_moments;
 use isonorm_kernels::tiles::key::{Key, backward_kernels, kernels};
 use isonorm_kernels::tiles::tiling::Tiling;
 use isonorm_kernels::tiles::{Kind, THREADS, message_words, strips};
@@ -73,6 +74,8 @@ struct Problem<'a> {
     dtype: DType,
     pass: Pass,
     given: bool,
+    /// Whether statistics are all that is wanted.
+    moments: bool,
     /// Whether weight and bias belong to rows: the channels of N, C, spatial.
     by_row: bool,
     /// Whether a mean is taken off.
@@ -138,6 +141,7 @@ impl<'a> Problem<'a> {
     fn of(desc: &NormDesc, g: &Geometry, gpu: &'a GpuProperties) -> Result<Problem<'a>, String> {
         let (dtype, backward) = (desc.get_dtype(), desc.get_pass().is_backward());
         let given = desc.uses_running_statistics();
+        let moments = desc.get_pass() == crate::Pass::Moments;
         if dtype == DType::F64 {
             return Err(format!("there are no kernels of {dtype}"));
         }
@@ -147,7 +151,8 @@ impl<'a> Problem<'a> {
                 "compute capability {has} is below {NEEDS}, which the kernels need"
             ));
         }
-        if g.outer == 1 && !(given && g.inner == 1) && !desc.has_mask() {
+        let takes_contiguous = desc.has_mask() || moments || given && g.inner == 1;
+        if g.outer == 1 && !takes_contiguous {
             return Err("groups are contiguous".into());
         }
         let narrow = |number: usize, of: &str| {
@@ -169,6 +174,7 @@ impl<'a> Problem<'a> {
             dtype,
             pass: if backward { Pass::Backward } else { Pass::Forward },
             given,
+            moments,
             by_row,
             centred: desc.get_norm().is_centred(),
             activation: desc.get_activation(),
@@ -182,7 +188,8 @@ impl<'a> Problem<'a> {
             parameters: g.parameters as u64,
             has_parameters,
             as_data: desc.get_param_dtype() != DType::F32,
-            tracked: (desc.get_norm().has_running_statistics() && !given && !backward).then_some(g.channels as u64),
+            tracked: (desc.get_norm().has_running_statistics() && !given && !backward && !moments)
+                .then_some(g.channels as u64),
         })
     }
 
@@ -214,7 +221,9 @@ impl<'a> Problem<'a> {
         };
         let suits = |listed: &&Listed| {
             let key = &listed.key;
-            (key.pass, key.kind, key.width) == (self.pass, kind, width) && self.suits(key.class)
+            (key.pass, key.kind, key.width) == (self.pass, kind, width)
+                && self.suits(key.class)
+                && (!self.moments || takes_moments(key.class, width))
         };
         listed().iter().filter(suits).min_by_key(|listed| listed.key.class)
     }
@@ -308,6 +317,8 @@ fn schedule(problem: &Problem<'_>, choice: &shapes::Choice) -> Schedule {
     let is_strips = listed.key.kind.is_strips();
     let not_kept = u128::from(match problem.given && problem.pass == Pass::Forward {
         true => 0,
+        // Nothing comes behind the statistics.
+        false if problem.moments => 0,
         false if is_strips => strips::passing(&tiling, listed.key.at_once),
         false => tiling.accesses - tiling.kept,
     });

@@ -154,6 +154,7 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
     };
     // Read before and behind the statistics, if it is not kept; and read or written once.
     let (both, once) = match problem.pass {
+        Pass::Forward if problem.moments => (0, 1),
         Pass::Forward => (1, 1 + u64::from(problem.residual)),
         Pass::Backward => (2 + u64::from(problem.reads_residual()), 1 + u64::from(problem.residual)),
     };

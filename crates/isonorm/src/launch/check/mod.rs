@@ -1,7 +1,13 @@
 //! Everything that can be wrong with arguments, found before an element is touched.
 
-use super::{BackwardArguments, ForwardArguments, Running, Span, Spanning, Through};
-use crate::{DType, Error, Geometry, NormDesc, Result};
+mod backward;
+mod forward;
+
+pub(crate) use backward::check_backward;
+pub(crate) use forward::check_forward;
+
+use super::{Span, Spanning, Through};
+use crate::{DType, Error, Geometry, Norm, NormDesc, Pass, Result};
 
 /// One argument: its name and the memory it names.
 type Named = (&'static str, Span);
@@ -119,13 +125,40 @@ impl Problem<'_> {
         self.fits(("running_var", var), channels, dtype)
     }
 
+    /// Those that are told: a mean that nobody keeps may be `f64`, as a saved one may.
+    fn told(&self, mean: Span, var: Span) -> Result<[Option<Named>; 2]> {
+        let (channels, dtype) = (self.geometry.channels, self.desc.get_param_dtype());
+        self.fits(("running_mean", mean), channels, wide(mean, dtype))?;
+        self.fits(("running_var", var), channels, dtype)?;
+        Ok([Some(("running_mean", mean)), Some(("running_var", var))])
+    }
+
+    /// The means that the gradient of `x` needs, where they are told.
+    fn means(&self, means: &Option<[impl Spanning; 2]>, wants_dx: bool) -> Result<[Option<Named>; 2]> {
+        let Some([g, gx]) = means else { return Ok([None; 2]) };
+        let (op, tensor) = (self.op(), "mean_g and mean_gx");
+        let why = match (self.desc.get_norm(), self.desc.get_pass()) {
+            _ if !wants_dx => "there is no dx that needs them",
+            (Norm::Batch, Pass::BackwardEval) => {
+                let (channels, dtype) = (self.geometry.channels, self.desc.get_statistics_dtype());
+                let means = [("mean_g", g.span()), ("mean_gx", gx.span())];
+                means
+                    .into_iter()
+                    .try_for_each(|mean| self.fits(mean, channels, dtype))?;
+                return Ok(means.map(Some));
+            }
+            (Norm::Batch, _) => "pass=backward computes them; pass=backward_eval is told them",
+            _ => "they are for batchnorm, whose statistics may be those of several ranks",
+        };
+        Err(Error::UnexpectedArgument { op, tensor, why })
+    }
+
     /// The saved mean may be kept in `f64` whatever the data, which makes the backward pass exact where the mean is much
     /// larger than the spread.
     fn statistics(&self, mean: Option<Span>, rstd: Option<Span>) -> Result<()> {
         let (groups, dtype) = (self.geometry.groups(), self.desc.get_statistics_dtype());
         if let Some(mean) = mean {
-            let dtype = if mean.dtype == DType::F64 { DType::F64 } else { dtype };
-            self.fits(("mean", mean), groups, dtype)?;
+            self.fits(("mean", mean), groups, wide(mean, dtype))?;
         }
         rstd.map_or(Ok(()), |rstd| self.fits(("rstd", rstd), groups, dtype))
     }
@@ -219,6 +252,11 @@ impl Problem<'_> {
     }
 }
 
+/// The type of a mean, which may be `f64` where others are of this type.
+fn wide(mean: Span, dtype: DType) -> DType {
+    if mean.dtype == DType::F64 { DType::F64 } else { dtype }
+}
+
 /// An argument that may be absent, under its name.
 fn given(argument: &Option<impl Spanning>, name: &'static str) -> Option<Named> {
     argument.as_ref().map(|a| (name, a.span()))
@@ -238,213 +276,4 @@ impl<R: Spanning, W: Spanning> Through<R, W> {
             Through::ReadOnly(x) => (x.span(), None),
         }
     }
-}
-
-/// Checks the arguments of a forward pass.
-pub(crate) fn check_forward<R: Spanning, W: Spanning>(c: Problem<'_>, a: &ForwardArguments<R, W>) -> Result<()> {
-    c.direction(false)?;
-    let desc = c.desc;
-    c.in_place(&a.data)?;
-    let (x, y) = a.data.spans();
-    let (x, y) = (("x", x), y.map(|y| ("y", y)));
-    c.data(x)?;
-    y.map_or(Ok(()), |y| c.data(y))?;
-    let [weight, bias] = c.affine(span(&a.weight), span(&a.bias), true)?;
-    let residual = c.wanted(
-        "residual",
-        span(&a.residual),
-        desc.has_residual(),
-        "the description's residual says so",
-        c.no_residual(),
-    )?;
-    residual.map_or(Ok(()), |r| c.data(r))?;
-    let mask = c.mask(span(&a.mask), "the description's residual=masked writes one")?;
-    let [added, stream] = c.stream(&a.stream)?;
-
-    let op = desc.op();
-    let (mut running_out, mut running_in) = ([None; 2], [None; 2]);
-    match (&a.running, desc.uses_running_statistics()) {
-        (None, false) => {}
-        (None, true) => {
-            let why = "pass=eval normalizes with running statistics";
-            return Err(Error::MissingArgument {
-                op,
-                tensor: "running_mean and running_var",
-                why,
-            });
-        }
-        (Some(_), _) if !desc.get_norm().has_running_statistics() => {
-            let why = "this op has no running statistics";
-            return Err(Error::UnexpectedArgument {
-                op,
-                tensor: "running_mean and running_var",
-                why,
-            });
-        }
-        (Some(Running::Given { mean, var }), true) => {
-            c.running(mean.span(), var.span())?;
-            running_in = [Some(("running_mean", mean.span())), Some(("running_var", var.span()))];
-        }
-        (Some(Running::Update { mean, var, factor }), false) => {
-            c.running(mean.span(), var.span())?;
-            if !factor.is_finite() {
-                let reason = format!("the factor of running statistics must be finite, got {factor}");
-                return Err(Error::InvalidDescription { op, reason });
-            }
-            running_out = [Some(("running_mean", mean.span())), Some(("running_var", var.span()))];
-        }
-        (Some(Running::Given { .. }), false) => {
-            let why = "pass=train uses the statistics of x (to update running statistics, pass them to update_running)";
-            return Err(Error::UnexpectedArgument {
-                op,
-                tensor: "running_mean and running_var",
-                why,
-            });
-        }
-        (Some(Running::Update { .. }), true) => {
-            let why = "pass=eval does not update them (pass them to running)";
-            return Err(Error::UnexpectedArgument {
-                op,
-                tensor: "running_mean and running_var to update",
-                why,
-            });
-        }
-    }
-    c.statistics(span(&a.saved_mean), span(&a.saved_rstd))?;
-    if desc.uses_running_statistics() && (a.saved_mean.is_some() || a.saved_rstd.is_some()) {
-        let why = "pass=eval computes no statistics";
-        return Err(Error::UnexpectedArgument {
-            op,
-            tensor: "mean or rstd to save",
-            why,
-        });
-    }
-    if a.saved_mean.is_some() && !desc.get_norm().is_centred() {
-        return Err(Error::UnexpectedArgument {
-            op,
-            tensor: "mean",
-            why: "this op subtracts none",
-        });
-    }
-    let (mean, rstd) = (given(&a.saved_mean, "mean"), given(&a.saved_rstd, "rstd"));
-    let in_place = matches!(a.data, Through::InPlace(_)).then_some(x);
-    let outputs = [y.or(in_place), mask, stream, running_out[0], running_out[1], mean, rstd];
-    let x = in_place.is_none().then_some(x);
-    c.disjoint(
-        &outputs,
-        &[x, weight, bias, residual, added, running_in[0], running_in[1]],
-    )
-}
-
-/// Checks the arguments of a backward pass.
-pub(crate) fn check_backward<R: Spanning, W: Spanning>(c: Problem<'_>, a: &BackwardArguments<R, W>) -> Result<()> {
-    c.direction(true)?;
-    let (desc, op) = (c.desc, c.op());
-    c.in_place(&a.data)?;
-    let (dy, dx) = a.data.spans();
-    let (x, dy, dx) = (("x", a.x.span()), ("dy", dy), dx.map(|dx| ("dx", dx)));
-    c.data(x)?;
-    c.data(dy)?;
-    dx.map_or(Ok(()), |dx| c.data(dx))?;
-    let needs_preactivation = desc.backward_needs_preactivation();
-    let [weight, bias] = c.affine(span(&a.weight), span(&a.bias), needs_preactivation)?;
-    let residual = if desc.has_residual() && !needs_preactivation {
-        given(&a.residual, "residual")
-    } else {
-        c.wanted(
-            "residual",
-            span(&a.residual),
-            desc.has_residual(),
-            "the activation's derivative depends on it",
-            c.no_residual(),
-        )?
-    };
-    residual.map_or(Ok(()), |r| c.data(r))?;
-    let mask = c.mask(span(&a.mask), "the forward pass wrote it for this")?;
-    let dstream = given(&a.dstream, "dstream");
-    if dstream.is_some() && !desc.has_stream() {
-        return Err(Error::UnexpectedArgument {
-            op,
-            tensor: "dstream",
-            why: NO_STREAM,
-        });
-    }
-    dstream.map_or(Ok(()), |d| c.data(d))?;
-    let dresidual = given(&a.dresidual, "dresidual");
-    if dresidual.is_some() && !desc.has_residual() {
-        return Err(Error::UnexpectedArgument {
-            op,
-            tensor: "dresidual",
-            why: c.no_residual(),
-        });
-    }
-    dresidual.map_or(Ok(()), |r| c.data(r))?;
-    let (dweight, dbias) = (given(&a.dweight, "dweight"), given(&a.dbias, "dbias"));
-    let why = "the description's affine has none";
-    for (gradient, has) in [
-        (dweight, desc.get_affine().has_weight()),
-        (dbias, desc.get_affine().has_bias()),
-    ] {
-        let Some(named) = gradient else { continue };
-        if !has {
-            return Err(Error::UnexpectedArgument {
-                op,
-                tensor: named.0,
-                why,
-            });
-        }
-        c.parameter(named)?;
-    }
-
-    let mut running = [None; 2];
-    match (&a.running, desc.uses_running_statistics()) {
-        (None, false) => {}
-        (Some(Running::Given { mean, var }), true) => {
-            c.running(mean.span(), var.span())?;
-            running = [Some(("running_mean", mean.span())), Some(("running_var", var.span()))];
-        }
-        (None, true) => {
-            let why = "pass=backward_eval goes through running statistics";
-            return Err(Error::MissingArgument {
-                op,
-                tensor: "running_mean and running_var",
-                why,
-            });
-        }
-        (Some(_), _) => {
-            let why = "this pass uses the saved statistics of x";
-            return Err(Error::UnexpectedArgument {
-                op,
-                tensor: "running_mean and running_var",
-                why,
-            });
-        }
-    }
-    let saved = !desc.uses_running_statistics();
-    let why = "the forward pass saved it for this";
-    let why_not = "this pass goes through running statistics";
-    let centred = desc.get_norm().is_centred();
-    let mean_why_not = if centred { why_not } else { "this op subtracts none" };
-    let mean = c.wanted("mean", span(&a.mean), saved && centred, why, mean_why_not)?;
-    let rstd = c.wanted("rstd", span(&a.rstd), saved, why, why_not)?;
-    c.statistics(span(&a.mean), span(&a.rstd))?;
-
-    let in_place = matches!(a.data, Through::InPlace(_)).then_some(("dx", dy.1));
-    let dy = in_place.is_none().then_some(dy);
-    c.disjoint(
-        &[dx.or(in_place), dweight, dbias, dresidual],
-        &[
-            Some(x),
-            dy,
-            weight,
-            bias,
-            residual,
-            mask,
-            dstream,
-            running[0],
-            running[1],
-            mean,
-            rstd,
-        ],
-    )
 }
