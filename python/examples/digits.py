@@ -3,9 +3,10 @@
     python examples/digits.py
     python examples/digits.py --epochs 20 --device cuda --picture digits.svg
 
-Both begin with the same weights and see the same images in the same order, an epoch in turns, so that what differs is the norms' kernels:
-the losses lie on each other, and the times need not. At last the BatchNorms of the converted network are folded into its convolutions.
-The images are those of `crates/isonorm/examples/digits`; where they are from and their licence stand in the README there.
+Both begin with the same weights and see the same images in the same order, an epoch in turns, so that what differs is
+the norms' kernels: the losses lie on each other, and the times need not. At last the BatchNorms of the converted
+network are folded into its convolutions. The images are those of `crates/isonorm/examples/digits`; the README there
+says where they are from, and their licence.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass, field
+from math import ceil, floor, isfinite, log10
 from pathlib import Path
 
 import torch
@@ -28,7 +30,8 @@ import isonorm.torch
 
 DATA = Path(__file__).resolve().parents[2] / "crates" / "isonorm" / "examples" / "digits" / "digits.csv.gz"
 SIDE, CLASSES, WHITE = 8, 10, 16
-#: The last images of the file are for testing: neighbours in the file look alike, and a random draw would put such pairs into both parts.
+#: The last images of the file are for testing: neighbours in the file look alike, and a random draw would put such
+#: pairs into both parts.
 TESTED = 360
 MOMENTUM = 0.9
 NAMES = ("PyTorch", "isonorm")
@@ -38,7 +41,7 @@ class Failure(Exception):
     """What is wrong with what was asked for, for the reader of a terminal."""
 
 
-# --- The network -------------------------------------------------------------------------------------------------------------------
+# --- The network ----------------------------------------------------------------------------------
 
 
 class ResidualBlock(nn.Module):
@@ -76,7 +79,7 @@ def network() -> nn.Sequential:
     )
 
 
-# --- The data ----------------------------------------------------------------------------------------------------------------------
+# --- The data -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -96,7 +99,8 @@ def load(path: Path, device: torch.device) -> tuple[Images, Images]:
         with gzip.open(path, "rt", newline="") as file:
             rows = [[int(cell) for cell in row] for row in csv.reader(file)]
     except FileNotFoundError:
-        raise Failure(f"{path} is not there; --data says where digits.csv.gz is (crates/isonorm/examples/digits)") from None
+        where = "--data says where digits.csv.gz is (crates/isonorm/examples/digits)"
+        raise Failure(f"{path} is not there; {where}") from None
     except (EOFError, OSError, ValueError) as error:
         raise Failure(f"cannot read {path}: {error}") from None
     if len(rows) <= TESTED or any(len(row) != SIDE * SIDE + 1 or not 0 <= row[-1] < CLASSES for row in rows):
@@ -107,7 +111,7 @@ def load(path: Path, device: torch.device) -> tuple[Images, Images]:
     return Images(pixels[:-TESTED], digits[:-TESTED]), Images(pixels[-TESTED:], digits[-TESTED:])
 
 
-# --- Training ----------------------------------------------------------------------------------------------------------------------
+# --- Training -------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -183,47 +187,51 @@ def fold(learner: Learner, tested: Images) -> str:
     model = learner.model.eval()
     with torch.no_grad():
         before = model(tested.pixels)
-        folded = isonorm.torch.fold(copy.deepcopy(model))
+        folded = isonorm.torch.fold(model, verbose=False)
         after = folded(tested.pixels)
     norms = sum(isinstance(module, nn.BatchNorm2d) for module in model.modules())
     left = sum(isinstance(module, nn.BatchNorm2d) for module in folded.modules())
     same = (before.argmax(1) == after.argmax(1)).sum().item()
     difference = (before - after).abs().max().item()
     return (
-        f"folded    {norms - left} of {norms} BatchNorms into convolutions: {same} of {len(tested)} images are named as before, "
-        f"logits differ by {difference:.0e} at most"
+        f"folded    {norms - left} of {norms} BatchNorms into convolutions: {same} of {len(tested)} images are named "
+        f"as before, logits differ by {difference:.0e} at most"
     )
 
 
-# --- The picture -------------------------------------------------------------------------------------------------------------------
+# --- The picture ----------------------------------------------------------------------------------
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 360, 64, 20, 48, 44
 STYLE = """\
-:root{color-scheme:light dark;--text:#1B1F24;--muted:#57606A;--grid:#D8DCE0;--ground:#FEFEFE;--blue:#0065A8;--orange:#F0A36B}
-@media screen and (prefers-color-scheme:dark){:root{--text:#E8EAED;--muted:#A9B1BA;--grid:#3A4149;--ground:#15181C;--blue:#56B4E9;--orange:#A8561F}}
+:root{color-scheme:light dark;--text:#1B1F24;--muted:#57606A;--grid:#D8DCE0;--ground:#FEFEFE;--blue:#0065A8;
+--orange:#F0A36B}
+@media screen and (prefers-color-scheme:dark){:root{--text:#E8EAED;--muted:#A9B1BA;--grid:#3A4149;--ground:#15181C;
+--blue:#56B4E9;--orange:#A8561F}}
 text{font:12px sans-serif;fill:var(--muted)}.name{fill:var(--text)}.ground{fill:var(--ground)}.grid{stroke:var(--grid)}
 polyline,.key{fill:none;stroke-linejoin:round;stroke-linecap:round}
 .c0{stroke:var(--orange);stroke-width:7}.c1{stroke:var(--blue);stroke-width:2}"""
 #: A point of a curve is the mean of so many steps: single batches are easy or hard.
 POINTS_AN_EPOCH = 3
+#: Losses below are drawn as this.
+LEAST_LOSS = 1e-9
 
 
 def smoothed(losses: list[float], epochs: int) -> list[tuple[float, float]]:
-    """Epochs, counted from 0, and the mean loss of the steps around there."""
+    """Epochs, counted from 0, and log₁₀ of the mean loss of the steps around there, where that is finite."""
     steps = len(losses) // epochs
     size = max(steps // POINTS_AN_EPOCH, 1)
     parts = [(start, losses[start : start + size]) for start in range(0, len(losses), size)]
-    return [((start + len(part) / 2) / steps, statistics.mean(part)) for start, part in parts]
+    means = [((start + len(part) / 2) / steps, statistics.mean(part)) for start, part in parts]
+    return [(epoch, log10(max(mean, LEAST_LOSS))) for epoch, mean in means if isfinite(mean)]
 
 
 def picture(learners: list[Learner], epochs: int) -> str:
     """Both curves of the loss, over each other, as an SVG that has the reader's light or dark ground."""
-    from math import ceil, floor, log10
-
     curves = [smoothed(learner.losses, epochs) for learner in learners]
-    values = [log10(max(loss, 1e-9)) for curve in curves for _, loss in curve]
-    low, high = floor(min(values)), ceil(max(values))
-    high = max(high, low + 1)
+    exponents = [exponent for curve in curves for _, exponent in curve]
+    if not exponents:
+        raise Failure("no loss was finite: there is nothing to draw; a smaller --learning-rate may help")
+    low, high = floor(10 * min(exponents)) / 10 - 0.1, ceil(10 * max(exponents)) / 10 + 0.1
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
 
     def across(epoch: float) -> float:
@@ -233,13 +241,14 @@ def picture(learners: list[Learner], epochs: int) -> str:
         return round(TOP + (bottom - TOP) * (high - exponent) / (high - low), 1)
 
     title = "Training loss by epoch, with PyTorch's norms and after isonorm.torch.convert"
+    size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
     svg = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
         f"<title>{title}</title>",
         f"<style>\n{STYLE}\n</style>",
         '<rect class="ground" width="100%" height="100%"/>',
     ]
-    for exponent in range(low, high + 1):
+    for exponent in range(ceil(low), floor(high) + 1):
         y = down(exponent)
         svg.append(f'<line class="grid" x1="{LEFT}" y1="{y}" x2="{right}" y2="{y}"/>')
         svg.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{10.0**exponent:g}</text>')
@@ -250,7 +259,7 @@ def picture(learners: list[Learner], epochs: int) -> str:
     svg.append(f'<text x="{LEFT - 8}" y="{TOP - 14}" text-anchor="end">loss</text>')
     x = LEFT + 16
     for number, (learner, curve) in enumerate(zip(learners, curves)):
-        points = " ".join(f"{across(epoch)},{down(log10(max(loss, 1e-9)))}" for epoch, loss in curve)
+        points = " ".join(f"{across(epoch)},{down(exponent)}" for epoch, exponent in curve)
         svg.append(f'<polyline class="c{number}" points="{points}"/>')
         label = f"{learner.name}: {100 * learner.accuracies[-1]:.1f} % of {TESTED} test images right"
         svg.append(f'<line class="key c{number}" x1="{x}" y1="20" x2="{x + 24}" y2="20"/>')
@@ -259,13 +268,23 @@ def picture(learners: list[Learner], epochs: int) -> str:
     return "\n".join([*svg, "</svg>", ""])
 
 
-# --- The command line --------------------------------------------------------------------------------------------------------------
+# --- The command line -----------------------------------------------------------------------------
 
 
 def at_least_one(text: str) -> int:
     value = int(text) if text.isdigit() else 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
+    return value
+
+
+def positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return value
 
 
@@ -276,7 +295,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--epochs", type=at_least_one, default=10, help="how often each network sees every image")
     made.add_argument("--batch", type=at_least_one, default=64, help="images of a step")
-    made.add_argument("--learning-rate", type=float, default=0.05, help="the step size of gradient descent")
+    made.add_argument("--learning-rate", type=positive, default=0.02, help="the step size of gradient descent")
     made.add_argument("--seed", type=int, default=1, help="decides the weights and the order of the images")
     made.add_argument("--device", default="auto", help="cpu, cuda or cuda:N; auto is a GPU where there is one")
     made.add_argument("--threads", type=at_least_one, help="threads of the CPU; None leaves it to PyTorch")
@@ -305,15 +324,17 @@ def run(options: argparse.Namespace) -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     images, tested = load(options.data, device)
+    if options.picture and not options.picture.resolve().parent.is_dir():
+        raise Failure(f"--picture {options.picture}: there is no such folder")
     if options.batch > len(images):
         raise Failure(f"--batch {options.batch}: there are {len(images)} images to learn from")
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    print(f"data      UCI handwritten digits, 8x8 pixels: {len(images)} images to learn from, {len(tested)} to test with")
+    print(f"data      UCI handwritten digits, 8x8: {len(images)} images to learn from, {len(tested)} to test with")
     print(f"training  seed {options.seed}, batches of {options.batch}, SGD, learning rate {options.learning_rate:g}")
     print(f"device    {where}; PyTorch {torch.__version__}, isonorm {isonorm.__version__}\n", flush=True)
     learners = learn(options, device, images, tested)
-    seconds = [statistics.median(learner.times) for learner in learners]
-    print(f"\ntime      {seconds[0]:.3f} s an epoch with PyTorch, {seconds[1]:.3f} s with isonorm: {seconds[0] / seconds[1]:.2f} times as fast")
+    theirs, ours = (statistics.median(learner.times) for learner in learners)
+    print(f"\ntime      an epoch takes {theirs:.3f} s with PyTorch, {ours:.3f} s with isonorm: 1 : {ours / theirs:.2f}")
     print(fold(learners[1], tested))
     if options.picture:
         options.picture.write_text(picture(learners, options.epochs), encoding="utf-8")

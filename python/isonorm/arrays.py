@@ -29,8 +29,8 @@ class _Operand:
             if dtype is None or not source.dtype.isnative:
                 raise TypeError(f"{op}: {name} is {source.dtype}, expected float16, bfloat16, float32 or float64")
             size = source.dtype.itemsize
-            if any(stride % size for stride in source.strides):
-                source = numpy.ascontiguousarray(source)
+            if any(stride % size for stride in source.strides) or not source.flags.aligned:
+                source = source.copy(order="C")
             self.owner = source
             self.address = source.__array_interface__["data"][0]
             self.shape, self.dtype = source.shape, dtype
@@ -41,7 +41,10 @@ class _Operand:
                 capsule = source.__dlpack__(max_version=(1, 0))
             except TypeError:
                 capsule = source.__dlpack__()
-            self.owner = imported = _core.Imported(capsule)
+            try:
+                self.owner = imported = _core.Imported(capsule)
+            except (TypeError, BufferError) as error:
+                raise type(error)(f"{op}: {name}: {error}") from None
             self.address, self.dtype, self.read_only = imported.address, imported.dtype, imported.read_only
             self.shape, self.strides = tuple(imported.shape), tuple(imported.strides)
         else:
@@ -54,10 +57,15 @@ class _Operand:
     def copied(self, op: str, name: str, strides: Sequence[int]) -> _Operand:
         """The same values in that order."""
         numpy = _numpy(op, name)
-        base = numpy.asarray(self.source) if not isinstance(self.owner, _core.Imported) else _as_numpy(numpy, self)
+        base = _as_numpy(numpy, self) if isinstance(self.owner, _core.Imported) else self.owner
         order = sorted(range(len(self.shape)), key=lambda axis: -strides[axis])
-        moved = numpy.ascontiguousarray(base.transpose(order))
-        return _Operand(op, name, moved.transpose([order.index(axis) for axis in range(len(order))]))
+        moved = numpy.ascontiguousarray(base.transpose(order)).transpose([order.index(axis) for axis in range(len(order))])
+        copy = _Operand.__new__(_Operand)
+        # The source stays what was given: its library gets the result.
+        copy.source, copy.dtype, copy.shape, copy.read_only = self.source, self.dtype, self.shape, False
+        copy.owner, copy.address = moved, moved.__array_interface__["data"][0]
+        copy.strides = tuple(stride // _BYTES[self.dtype] for stride in moved.strides)
+        return copy
 
 
 def _numpy(op: str, name: str):

@@ -179,6 +179,27 @@ macro_rules! forward_arguments {
 }
 
 /// As [`forward_arguments`].
+macro_rules! moments_arguments {
+    ($plan:expr, $memory:expr, $addresses:expr, $forward:ty) => {{
+        let (plan, memory, [x, mean, var]) = ($plan, $memory, $addresses);
+        let missing = || PyValueError::new_err("batchnorm: x, mean or var is missing");
+        // SAFETY: whoever calls `Plan.moments` vouches for the addresses.
+        unsafe {
+            let x = memory
+                .view(x, plan.elements, plan.desc.get_dtype())
+                .ok_or_else(missing)?;
+            let mean = memory
+                .view_mut(mean, plan.groups, plan.mean_dtype)
+                .ok_or_else(missing)?;
+            let var = memory
+                .view_mut(var, plan.groups, plan.desc.get_statistics_dtype())
+                .ok_or_else(missing)?;
+            <$forward>::without_y(x).save_variance(mean, var)
+        }
+    }};
+}
+
+/// As [`forward_arguments`].
 macro_rules! backward_arguments {
     ($plan:expr, $memory:expr, $a:expr, $backward:ty) => {{
         let (plan, memory, a) = ($plan, $memory, $a);
@@ -221,7 +242,10 @@ macro_rules! backward_arguments {
                 (None, Some(rstd)) => arguments.saved_rstd(rstd),
                 _ => arguments,
             };
-            let _ = (a.means, stats);
+            let [mean_g, mean_gx] = a.means.map(|mean| memory.view(mean, plan.channels, stats));
+            if let (Some(mean_g), Some(mean_gx)) = (mean_g, mean_gx) {
+                arguments = arguments.means(mean_g, mean_gx);
+            }
             if let Some(dweight) = memory.view_mut(a.dweight, plan.parameters, params) {
                 arguments = arguments.dweight(dweight);
             }
@@ -333,6 +357,27 @@ impl Plan {
         }
     }
 
+    /// Takes the mean and the biased variance of each channel (a plan of pass=moments); arguments as in `forward`.
+    fn moments(&self, py: Python<'_>, stream: usize, x: Address, mean: Address, var: Address) -> PyResult<()> {
+        match &self.place {
+            Place::Cpu { threads, plan, idle } => self.on_cpu(py, idle, plan, |workspace| {
+                let arguments = moments_arguments!(self, Host, [x, mean, var], Forward<'_>);
+                engine::cpu(*threads)
+                    .forward(plan, arguments, workspace)
+                    .map_err(exception)
+            }),
+            Place::Cuda(plan) => on_gpu(py, plan, || {
+                let device = plan.device();
+                let arguments = moments_arguments!(self, device, [x, mean, var], cuda::Forward<'_>);
+                // SAFETY: the caller's stream.
+                let stream = unsafe { engine::stream(device, stream) }.map_err(exception)?;
+                stream
+                    .forward(plan, arguments, cuda::Workspace::Pool)
+                    .map_err(exception)
+            }),
+        }
+    }
+
     /// Runs a backward pass; arguments as in `forward`. `mean_g` and `mean_gx` are those over several ranks, of which the statistics are.
     #[expect(clippy::too_many_arguments, reason = "as above")]
     fn backward(
@@ -422,7 +467,11 @@ impl Plan {
             channels: geometry.channels,
             mask_elements: desc.mask_elements(),
             mean_dtype,
-            running_mean_dtype: if synchronized { mean_dtype } else { desc.get_param_dtype() },
+            running_mean_dtype: if synchronized {
+                mean_dtype
+            } else {
+                desc.get_param_dtype()
+            },
             desc,
             place,
         })

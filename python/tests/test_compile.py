@@ -226,7 +226,7 @@ def test_opcheck(name, training, residual):
     """Schemas, fake implementations, autograd registration and AOT dispatch of each operator, on calls that modules make."""
     calls = recorded(of_name(name), "relu" if residual else "silu", residual, training, second=True)
     seen = {op._schema.name for op, _, _ in calls}
-    assert seen == {"isonorm::forward", "isonorm::backward", "isonorm::double_backward"}
+    assert seen == {"isonorm::forward", "isonorm::backward"}
     for op, args, kwargs in calls:
         detach = lambda t: t.detach().requires_grad_(t.requires_grad) if isinstance(t, torch.Tensor) else t
         args = tuple(detach(a) for a in args)

@@ -6,6 +6,8 @@ Modules are subclasses of torch.nn's of the same names; `functional` has torch.n
 from __future__ import annotations
 
 from . import functional
+from .convert import convert, plan_conversion, revert
+from .fold import fold
 from .modules import (
     BatchNorm1d,
     BatchNorm2d,
@@ -32,6 +34,10 @@ __all__ = [
     "LayerNorm",
     "RMSNorm",
     "SyncBatchNorm",
+    "convert",
     "convert_sync_batchnorm",
+    "fold",
     "functional",
+    "plan_conversion",
+    "revert",
 ]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from . import _native
+from ._modes import is_transformed, is_watched
 from ._plans import Plans
-from ._problem import LAST, Call, in_layout, layout
+from ._problem import LAST, in_layout, kept, layout
 
 
 def unpack_mask(saved: torch.Tensor, plans_kept, x: torch.Tensor) -> torch.Tensor:
@@ -60,6 +60,12 @@ class Normalize(torch.autograd.Function):
             dy = in_layout(dy, ctx.where)
         if dstream is not None and layout(dstream, True) != ctx.where:
             dstream = in_layout(dstream, ctx.where)
+        if is_transformed() or is_watched():
+            mask = unpack_mask(saved, plans.kept, x) if plans.masked else None
+            found = _native.backward(
+                plans.call, dy, dstream, x, weight, bias, residual, running_mean, running_var, needs, mask
+            )
+            return (*found, None, None, None, None, None)
         run = Gradients.apply if torch.is_grad_enabled() else gradients
         found = run(dy, dstream, x, weight, bias, residual, plans, running_mean, running_var, saved, needs)
         return (*found, None, None, None, None, None)
@@ -86,17 +92,27 @@ class Gradients(torch.autograd.Function):
         return dx, dweight, dbias, dresidual
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, *given):
-        dy, dstream, x, weight, bias, residual, running_mean, running_var, saved = ctx.saved_tensors
-        plans = ctx.plans
-        mask = unpack_mask(saved, plans.kept, x) if plans.masked else None
-        call: Call = plans.call
-        found = _native.double_backward(
-            call, given, dy, dstream, x, weight, bias, residual, running_mean, running_var, mask
-        )
+        found = SecondDerivative.apply(ctx.plans.call, ctx.plans.masked, *given, *ctx.saved_tensors)
         return (*found, None, None, None, None, None)
 
+
+class SecondDerivative(torch.autograd.Function):
+    """The derivative of the backward pass. It has none: every path through it raises, rather than to leave out a part."""
+
+    @staticmethod
+    def forward(ctx, call, masked: bool, ddx, ddweight, ddbias, ddresidual, *tensors):
+        *given, saved = tensors
+        x = given[2]
+        mask = unpack_mask(saved, kept(call, x, True), x) if masked else None
+        return _native.double_backward(call, (ddx, ddweight, ddbias, ddresidual), *given, mask)
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise RuntimeError(THIRD)
+
+
+THIRD = "isonorm has first and second derivatives of normalizations; a third was asked for"
 
 #: `Function.apply` without the look at torch.func's transforms, which `_normalize` has had already.
 apply = super(torch.autograd.Function, Normalize).apply

@@ -57,7 +57,7 @@ def why_not(module: nn.Module, classes: dict[type, type]) -> str | None:
         return f"a {name}, which has no parameters before its first call"
     if known is not None:
         return f"a subclass of {known.__name__}: {name}"
-    return f"not a class of torch.nn: {name}" if _is_norm(name) and not module._modules else ""
+    return f"not a class of torch.nn: {cls.__module__}.{name}" if _is_norm(name) and not module._modules else ""
 
 
 def _is_norm(name: str) -> bool:

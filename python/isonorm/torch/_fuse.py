@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn.utils import parametrize
 
-from . import _fused, _sites
+from . import _fused, _patterns
 from ._classes import own_norm
 from ._purity import Refused
 from ._trace import Trace, trace
@@ -21,25 +21,25 @@ class Outcome(NamedTuple):
 
     #: What makes the class of the fused module: `_fused.make` of these; None where there is nothing to fuse.
     parts: Optional[tuple] = None
-    sites: tuple[_sites.Site, ...] = ()
-    near: tuple[_sites.Near, ...] = ()
+    sites: tuple[_patterns.Site, ...] = ()
+    near: tuple[_patterns.Near, ...] = ()
     #: Why nothing could be looked for.
     refused: str = ""
 
 
 def look(module: nn.Module, norm_class) -> Outcome:
-    """What of the module can be fused; changes nothing. `norm_class` is as in `_sites.fuse`."""
+    """What of the module can be fused; changes nothing. `norm_class` is as in `_patterns.fuse`."""
     base = _fused.base_of(type(module))
     try:
         check(module, base)
         traces = [first] = [_in_both_modes(module, base, Tensor)]
-        found = [_sites.fuse(first.graph, module, norm_class)]
+        found = [_patterns.fuse(first.graph, module, norm_class)]
         if first.asks:
             # It may be meant for a list of tensors; that is another trace.
             second = _trace_or_none(module, base, list)
             if second is not None:
                 traces.append(second)
-                found.append(_sites.fuse(second.graph, module, norm_class))
+                found.append(_patterns.fuse(second.graph, module, norm_class))
         best = max(found, key=lambda f: len(f.sites))
         if not best.sites:
             return Outcome(near=tuple(best.near))

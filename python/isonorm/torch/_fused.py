@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.modules import module as _module
 
-from ._sites import is_plain
+from ._patterns import is_plain
 from ._trace import Fact, Trace
 
 _MISSING = object()

@@ -111,7 +111,7 @@ def double_backward(call: Call, gradients, dy, dstream, x, weight, bias, residua
     if dstream is not None:
         # The stream's other gradient is added to dx, which is also the residual's.
         through = [g for g in (gradients[0], gradients[3]) if g is not None]
-        d_dstream = sum(through[1:], through[0]) if through else None
+        d_dstream = sum(through) if through else None
     out = (d_dy, d_dstream, d_x, d_weight, d_bias, d_residual)
     like = (dy, dstream, x, weight, bias, residual)
     return tuple(None if g is None or t is None else g.to(t.dtype) for g, t in zip(out, like))

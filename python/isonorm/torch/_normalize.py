@@ -5,33 +5,28 @@ from __future__ import annotations
 import math
 
 import torch
-from torch.autograd import forward_ad
 
 from . import _autograd, _native, _operators, _plans
+from ._modes import AUTOCAST_TO_F32, is_transformed, is_watched
 from ._problem import DTYPES, HAVE_CHANNELS, HAVE_RUNNING, Call, can_mask, dense, in_layout, layout
+from ._site import Site
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
-# What changes how torch runs an operator. Absent in some version: then it is never active there.
-_transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
-_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
-_jit_state = getattr(torch._C, "_get_tracing_state", lambda: None)
-
-_AUTOCAST_TO_F32 = ("layernorm", "rmsnorm", "groupnorm")
-
-
-def normalize(call: Call, x, weight, bias, residual=None, running_mean=None, running_var=None, factor=0.0):
+def normalize(call: Call, x, weight, bias, residual=None, running_mean=None, running_var=None, factor=0.0, notes=None):
     """`act(norm(x) + residual)`; with `call.stream` the pair of `act(norm(x + residual))` and `x + residual`.
 
     Takes torch's own functions where isonorm has no kernels: other devices than CPUs and CUDA, `float64` on GPUs, types that kernels do
-    not mix, subclasses of tensors, torch.func's transforms, forward-mode derivatives. Errors are torch's then."""
+    not mix, subclasses of tensors, torch.func's transforms, forward-mode derivatives. Errors are torch's then. `notes` are a module's site
+    and what it calls this call."""
     compiling = torch.compiler.is_compiling()
-    if not compiling and (type(x) not in _PLAIN or _dispatch_modes() or _is_transformed()):
-        if not _operators.knows(x) or _is_transformed():
+    if not compiling and (type(x) not in _PLAIN or is_watched() or is_transformed()):
+        if not _operators.knows(x) or is_transformed():
             return _native.normalize(call, x, weight, bias, residual, running_mean, running_var, factor)
         compiling = True
-    if x.is_cuda and call.op in _AUTOCAST_TO_F32 and torch.is_autocast_enabled():
+    asked = (x, weight, bias, residual, running_mean)
+    if x.is_cuda and call.op in AUTOCAST_TO_F32 and torch.is_autocast_enabled():
         x, weight, bias, residual = (
             t.float() if t is not None and t.is_floating_point() and t.dtype != torch.float64 else t
             for t in (x, weight, bias, residual)
@@ -54,27 +49,34 @@ def normalize(call: Call, x, weight, bias, residual=None, running_mean=None, run
         running_mean, running_var = (t.to(params, memory_format=torch.contiguous_format, copy=True) for t in statistics)
 
     has_channels = call.op in HAVE_CHANNELS
-    where = layout(x, has_channels)
+    given, where = x, layout(x, has_channels)
     if where is None:
         x, where = dense(x, has_channels)
     if residual is not None and layout(residual, has_channels) != where:
         residual = in_layout(residual, where)
-    run = _operators.normalize if compiling else _run
-    result = run(call, x, where, weight, bias, residual, params, running_mean, running_var, factor)
+    if compiling:
+        result = _operators.normalize(call, x, where, weight, bias, residual, params, running_mean, running_var, factor)
+    else:
+        same = all(a is b for a, b in zip(asked, (x, weight, bias, residual, running_mean)))
+        notes = notes if same else None
+        result = _run(call, x, where, weight, bias, residual, params, running_mean, running_var, factor, notes)
     if result is None:
         return _native.normalize(call, x, weight, bias, residual, *statistics, factor)
     if running_mean is not statistics[0] and call.training:
         statistics[0].copy_(running_mean)
         statistics[1].copy_(running_var)
+    if given is not x and call.op == "rmsnorm" and not call.stream:
+        return _in_order_of(given, result)
     return result
 
 
-def _is_transformed() -> bool:
-    """Whether torch does something else with a function than to call it: torch.func's transforms, forward-mode derivatives, torch.jit.trace."""
-    return _transforms_active() or forward_ad._current_level >= 0 or _jit_state() is not None
+def _in_order_of(x, y):
+    """`y` with its elements in the order of `x`'s, as those operators of torch have them that torch's RMSNorm is made of."""
+    like = torch.empty_like(torch.neg(x.detach()))
+    return y if like.stride() == y.stride() else like.copy_(y)
 
 
-def _run(call, x, where, weight, bias, residual, params, running_mean, running_var, factor):
+def _run(call, x, where, weight, bias, residual, params, running_mean, running_var, factor, notes: tuple[Site, tuple] | None):
     """By kernels, now. None where there are none for this device."""
     keep = torch.is_grad_enabled() and (
         x.requires_grad
@@ -89,6 +91,9 @@ def _run(call, x, where, weight, bias, residual, params, running_mean, running_v
     plans = _plans.find(call, x, where, params, affine, kind)
     if plans is None:
         return None
+    if notes is not None:
+        site, config = notes
+        site.remember(config, call, plans, x, where, weight, bias, residual, params, running_mean, keep)
     if call.training and running_mean is not None:
         torch.autograd.graph.increment_version((running_mean, running_var))
     if keep:

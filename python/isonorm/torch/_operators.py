@@ -1,7 +1,7 @@
 """Registered operators, for what looks at operators rather than runs them: torch.compile, torch.export, dispatch modes.
 
-`isonorm::forward`, `isonorm::backward` and `isonorm::double_backward` are functional: new running statistics are results, which the
-caller copies. `eps` may be None for an RMSNorm; results that there are not are empty."""
+`isonorm::forward` and `isonorm::backward` are functional: new running statistics are results, which the caller copies. The second
+derivative is torch's operators, for below an operator nothing can be differentiated. `eps` may be None for an RMSNorm; results that there are not are empty."""
 
 from __future__ import annotations
 
@@ -24,12 +24,6 @@ _library.define(
     f"backward(Tensor dy, Tensor? dstream, {_TENSORS}, Tensor? saved, {_CALL}, bool masked, bool[] needs) "
     "-> (Tensor dx, Tensor dweight, Tensor dbias, Tensor dresidual)"
 )
-_library.define(
-    "double_backward(Tensor? ddx, Tensor? ddweight, Tensor? ddbias, Tensor? ddresidual, Tensor dy, Tensor? dstream, "
-    f"{_TENSORS}, Tensor? saved, {_CALL}, bool masked) "
-    "-> (Tensor d_dy, Tensor d_dstream, Tensor d_x, Tensor d_weight, Tensor d_bias, Tensor d_residual)"
-)
-
 
 def knows(x: Tensor) -> bool:
     """Whether operators work on such a tensor: torch's own, and those that stand for one while torch traces."""
@@ -132,33 +126,9 @@ def _backward_fake(
     return tuple(torch.empty_like(t) if need else x.new_empty(0) for t, need in zip(like, needs))
 
 
-def _double_backward(
-    ddx, ddweight, ddbias, ddresidual, dy, dstream, x, weight, bias, residual, running_mean, running_var, saved,
-    op, size, eps, activation, training, stream, masked,
-):  # fmt: skip
-    call = Call(op, size, eps, activation, training, stream)
-    mask = _autograd.unpack_mask(saved, kept(call, x, True), x) if masked else None
-    found = _native.double_backward(
-        call, (ddx, ddweight, ddbias, ddresidual), dy, dstream, x, weight, bias, residual, running_mean, running_var, mask
-    )
-    like = (dy, dstream, x, weight, bias, residual)
-    return tuple(
-        x.new_empty(0) if t is None else torch.zeros_like(t) if g is None else g.clone() for g, t in zip(found, like)
-    )
-
-
-def _double_backward_fake(
-    ddx, ddweight, ddbias, ddresidual, dy, dstream, x, weight, bias, residual, running_mean, running_var, saved,
-    op, size, eps, activation, training, stream, masked,
-):  # fmt: skip
-    like = (dy, dstream, x, weight, bias, residual)
-    return tuple(x.new_empty(0) if t is None else torch.empty_like(t) for t in like)
-
-
 for _name, _kernel, _fake in (
     ("forward", _forward, _forward_fake),
     ("backward", _backward, _backward_fake),
-    ("double_backward", _double_backward, _double_backward_fake),
 ):
     for _device in ("CPU", "CUDA"):
         _library.impl(_name, _kernel, _device)
@@ -197,10 +167,7 @@ def _setup_backward(ctx, inputs, output):
 
 
 def _second_derivative(ctx, *given):
-    tensors = ctx.saved_tensors
-    found = torch.ops.isonorm.double_backward(*given, *tensors, *ctx.call, ctx.masked)
-    needs = [True, tensors[1] is not None, True, *(t is not None for t in tensors[3:6])]
-    found = [g if need else None for g, need in zip(found, needs)]
+    found = _autograd.SecondDerivative.apply(ctx.call, ctx.masked, *given, *ctx.saved_tensors)
     return (*found, *[None] * 11)
 
 

@@ -46,6 +46,14 @@ class Plans:
 
     def forward(self, x, weight, bias, residual, running_mean, running_var, factor, keep):
         """The result, the residual stream or None, and what the backward pass needs (bytes) or None."""
+        try:
+            return self._launch_forward(x, weight, bias, residual, running_mean, running_var, factor, keep)
+        except NotImplementedError:
+            # Some kernels want tensors that start on 16 bytes.
+            x, residual = _aligned(x), _aligned(residual)
+            return self._launch_forward(x, weight, bias, residual, running_mean, running_var, factor, keep)
+
+    def _launch_forward(self, x, weight, bias, residual, running_mean, running_var, factor, keep):
         y = torch.empty_like(x)
         stream = torch.empty_like(x) if self.stream else None
         mean = rstd = mask = 0
@@ -78,6 +86,13 @@ class Plans:
         """The gradients of x, weight, bias and residual, as far as they are needed, else None. `x` is the stream where there is one."""
         if self._backward is None:
             self._backward = self._plan("backward").backward
+        try:
+            return self._launch_backward(dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
+        except NotImplementedError:
+            dy, dstream, x, residual = map(_aligned, (dy, dstream, x, residual))
+            return self._launch_backward(dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
+
+    def _launch_backward(self, dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs):
         needs_x, needs_weight, needs_bias, needs_residual = needs
         dx = torch.empty_like(x) if needs_x or (self.stream and needs_residual) else None
         dweight = torch.empty_like(weight) if needs_weight else None
@@ -115,6 +130,11 @@ class Plans:
         if needs_residual and dresidual is None:
             dresidual = dx if self.stream else dy
         return (dx if needs_x else None), dweight, dbias, dresidual
+
+
+def _aligned(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    """The same where it starts on 16 bytes, a copy otherwise."""
+    return tensor if tensor is None or tensor.data_ptr() % 16 == 0 else tensor.clone(memory_format=torch.preserve_format)
 
 
 _plans: dict[tuple, Plans | None] = {}

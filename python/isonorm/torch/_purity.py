@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import dis
 import functools
+import gc
 import math
 import operator
 import os
@@ -22,11 +23,10 @@ import torch
 
 
 class Refused(Exception):
-    """Why something is left as it is; `child` is a module that the forward looked into."""
+    """Why something is left as it is."""
 
-    def __init__(self, reason: str, child: torch.nn.Module | None = None):
-        super().__init__(reason)
-        self.child = child
+    #: The modules whose parts were looked at before that.
+    entered: frozenset = frozenset()
 
 
 #: Builtins whose result depends on their arguments alone, and that change nothing.
@@ -61,8 +61,11 @@ def is_trusted(code: types.CodeType) -> bool:
 @functools.lru_cache(maxsize=1)
 def _recorded() -> frozenset:
     """torch's functions that a trace records when they are given a traced value."""
-    found = torch.overrides.get_overridable_functions().values()
-    return frozenset(function for functions in found for function in functions)
+    found = {function for functions in torch.overrides.get_overridable_functions().values() for function in functions}
+    # The list lacks some functions that change their argument, which are recorded as well.
+    in_place = [(space, name) for space in (torch, torch.nn.functional) for name in dir(space) if name.endswith("_")]
+    found.update(getattr(space, name) for space, name in in_place if getattr(space, name[:-1], None) in found)
+    return frozenset(found)
 
 
 def _is_harmless(value: Any) -> bool:
@@ -82,15 +85,23 @@ class Watch:
     def __init__(self, forward: types.FunctionType, owner: object):
         self._forward, self._owner = forward.__code__, owner
         self._depth = 0
+        self._refused: Refused | None = None
         self._inner: set[types.CodeType] = set()
 
     def __enter__(self) -> Watch:
-        self._before = sys.getprofile()
+        self._before, self._collects = sys.getprofile(), gc.isenabled()
+        # What a collection would call has nothing to do with the function.
+        gc.disable()
         sys.setprofile(self._event)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(self._before)
+        if self._collects:
+            gc.enable()
+        # It was raised already, but there are places where Python drops an exception.
+        if self._refused is not None:
+            raise self._refused
 
     def untrusted(self, function, *args):
         """Calls what trusted code has to call, but which is not trusted for that."""
@@ -106,7 +117,13 @@ class Watch:
             if self._depth or is_trusted(frame.f_code):
                 self._depth += 1
             else:
-                self._look_at(frame)
+                try:
+                    self._look_at(frame)
+                except Refused as refused:
+                    if frame.f_code.co_filename.startswith(_TORCH + os.sep):
+                        refused = Refused(f"its forward runs {frame.f_globals.get('__name__')}.{frame.f_code.co_name}")
+                    self._refused = self._refused or refused
+                    raise self._refused from None
         elif event == "return" and self._depth:
             self._depth -= 1
 
@@ -123,6 +140,31 @@ class Watch:
         _Reader(code, frame.f_globals, frame.f_builtins, owner, code is self._forward).read()
 
 
+def names_of_values(cls: type) -> set[str]:
+    """The names of attributes that the functions of a class do more with than to call them or to compare them with None.
+
+    May name more than those, but not attributes that are read by `getattr`."""
+    functions = [f for c in cls.__mro__ if c.__module__.partition(".")[0] != "torch" for f in vars(c).values()]
+    functions = [f.fget if isinstance(f, property) else f for f in functions]
+    codes = [f.__code__ for f in functions if isinstance(f, types.FunctionType)]
+    found = set()
+    for code in codes:
+        codes.extend(c for c in code.co_consts if isinstance(c, types.CodeType))
+        steps = _steps(code)
+        for step, *after in zip(steps, steps[1:], steps[2:]):
+            # Before Python 3.12 a method call has an operation of its own, since then a bit.
+            is_call = sys.version_info >= (3, 12) and step.arg & 1
+            asks_none = after[0].opname.endswith(_NONE_TESTS) or after[1].opname == "IS_OP"
+            if step.opname == "LOAD_ATTR" and not is_call and not asks_none:
+                found.add(step.argval)
+    return found
+
+
+def _steps(code: types.CodeType) -> list[dis.Instruction]:
+    return [i for i in dis.get_instructions(code) if i.opname not in _SKIPPED]
+
+
+_NONE_TESTS = ("IF_NONE", "IF_NOT_NONE")
 _SKIPPED = ("EXTENDED_ARG", "CACHE", "NOP", "PRECALL", "RESUME")
 _STORES = {
     "STORE_ATTR": "stores the attribute",
@@ -148,10 +190,10 @@ class _Reader:
     def __init__(self, code, global_names, builtin_names, owner: str | None, is_forward: bool):
         self._code, self._globals, self._builtins = code, global_names, builtin_names
         self._owner, self._is_forward = owner, is_forward
-        self._steps = [i for i in dis.get_instructions(code) if i.opname not in _SKIPPED]
+        self._steps = _steps(code)
 
     def read(self) -> None:
-        for at, step in enumerate(self._steps):
+        for step in self._steps:
             name, what = step.opname, step.argval
             if name in _STORES:
                 self._refuse(f"{_STORES[name]} {what}")
@@ -160,11 +202,12 @@ class _Reader:
                     self._refuse(reason)
             if name == "STORE_DEREF" and what in self._code.co_freevars:
                 self._refuse(f"stores {what} of the function around it")
-            if name in ("LOAD_GLOBAL", "LOAD_NAME"):
+        for at, step in enumerate(self._steps):
+            if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
                 self._global(at)
-            elif name in ("LOAD_ATTR", "LOAD_METHOD") and what.startswith("__"):
-                self._refuse(f"reads {what}")
-            elif name == "IS_OP" or name.endswith(("IF_NONE", "IF_NOT_NONE")):
+            elif step.opname in ("LOAD_ATTR", "LOAD_METHOD") and step.argval.startswith("__"):
+                self._refuse(f"reads {step.argval}")
+            elif step.opname == "IS_OP" or step.opname.endswith(_NONE_TESTS):
                 self._identity(at)
 
     def _refuse(self, what: str):
@@ -186,8 +229,10 @@ class _Reader:
             self._refuse(f"reads the global {name}, which there is not")
         is_math = value is math or value is operator
         for step in self._steps[at + 1 :]:
-            if step.opname not in ("LOAD_ATTR", "LOAD_METHOD") or not isinstance(value, (types.ModuleType, type)):
+            if step.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
                 break
+            if not isinstance(value, (types.ModuleType, type)):
+                self._refuse(f"reads {path}.{step.argval}")
             path = f"{path}.{step.argval}"
             value = getattr(value, step.argval, None)
         if value is type or not (_is_harmless(value) or (is_math and isinstance(value, float))):

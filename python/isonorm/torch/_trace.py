@@ -49,6 +49,8 @@ class Trace(NamedTuple):
     asks: bool
     #: Whether it read `self.training`.
     reads_training: bool
+    #: The children, and their children, whose parts it called or counted.
+    entered: frozenset[nn.Module]
 
 
 def inputs(forward: types.FunctionType) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
@@ -79,19 +81,18 @@ def trace(module: nn.Module, base: type, training: bool, kind: type = Tensor) ->
         with _NoTensors(), run.watch:
             result = forward(run.probe, *(args[p.name] for p in positional), **named)
         run.tracer.graph.output(run.tracer.create_arg(result))
-    except Refused:
-        raise
-    except fx.proxy.TraceError as error:
-        if "control flow" in str(error):
-            raise Refused("its control flow depends on its input") from None
-        raise Refused(f"it cannot be traced: {_first_line(error)}") from None
     except Exception as error:
-        raise Refused(f"it cannot be traced: {type(error).__name__}: {_first_line(error)}") from None
-    return Trace(run.tracer.graph, frozenset(run.facts), kind, run.asks, run.reads_training)
+        refused = error if isinstance(error, Refused) else Refused(_reason(error))
+        refused.entered = frozenset(run.entered)
+        raise refused from None
+    return Trace(run.tracer.graph, frozenset(run.facts), kind, run.asks, run.reads_training, frozenset(run.entered))
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
+def _reason(error: Exception) -> str:
+    if isinstance(error, fx.proxy.TraceError) and "control flow" in str(error):
+        return "its control flow depends on its input"
+    first_line = str(error).partition("\n")[0]
+    return f"it cannot be traced: {type(error).__name__}: {first_line}"
 
 
 class _NoTensors(TorchDispatchMode):
@@ -108,6 +109,7 @@ class _Run:
         self.module, self.base, self.training, self.kind = module, base, training, kind
         self.facts: set[Fact] = set()
         self.asks = self.reads_training = False
+        self.entered: set[nn.Module] = set()
         self._keep("class", "forward", base.forward)
         self.tracer = _Tracer(self)
         self.probe = self._make_probe()
@@ -222,6 +224,8 @@ class _Tracer(fx.proxy.GraphAppendingTracer):
             return {self._key(k): self.create_arg(v) for k, v in a.items()}
         if type(a) is slice:
             return slice(*map(self.create_arg, (a.start, a.stop, a.step)))
+        if type(a) is torch.Size:
+            return tuple(a)
         if type(a) in (*_SIMPLE, complex) or a is ...:
             return a
         raise Refused(f"its forward passes a {type(a).__name__} on, which cannot be traced")
@@ -248,21 +252,32 @@ class _Watched:
         return _Attribute(self, name)
 
 
+def _in_place(operation: str):
+    """What `x += y` means, as a function: for tensors the operation in place, for numbers another number. torch.fx would write it as a
+    statement that takes the place of x, and where a proxy does not know it, as `x = x + y`."""
+    change = getattr(operator, operation)
+
+    def function(x, y):
+        return change(x, y)
+
+    function.__name__ = function.__qualname__ = operation
+    setattr(_Watched, f"__{operation}__", lambda self, y: self.tracer.create_proxy("call_function", function, (self, y), {}))
+    return function
+
+
+#: By their names in `operator`, the functions that stand for operations in place.
+IN_PLACE = {
+    name: _in_place(name)
+    for name in "iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift".split()
+}
+
+
 class _Value(_Watched, fx.Proxy):
     """A value that is known when the forward runs."""
 
 
 class _Attribute(_Watched, fx.proxy.Attribute):
     """An attribute or method of such a value."""
-
-
-def _in_place(function):
-    return lambda self, other: self.tracer.create_proxy("call_function", function, (self, other), {})
-
-
-# `x += y` changes x; where a proxy does not know that, it makes it `x = x + y`.
-for _name in "iadd isub imul itruediv ifloordiv imod ipow imatmul iand ior ixor ilshift irshift".split():
-    setattr(_Watched, f"__{_name}__", _in_place(getattr(operator, _name)))
 
 
 class _Child:
@@ -278,7 +293,8 @@ class _Child:
         return _Child if is_trusted(sys._getframe(1).f_code) else type(self._module)
 
     def __getattr__(self, name: str):
-        raise Refused(f"its forward reads {self._path}.{name}", self._module)
+        self._run.entered.update(self._module.modules())
+        raise Refused(f"its forward reads {self._path}.{name}")
 
     def __call__(self, *args, **kwargs) -> _Value:
         return self._run.tracer.create_proxy("call_module", self._path, args, kwargs)
@@ -298,7 +314,8 @@ class _Child:
         keys = self._keys()
         if type(self._module) is not nn.ModuleDict:
             if not isinstance(key, int):
-                raise Refused(f"its forward takes a part of {self._path}", self._module)
+                self._run.entered.update(self._module.modules())
+                raise Refused(f"its forward takes a part of {self._path}")
             key = keys[key]
         return self._at(key)
 
@@ -306,6 +323,8 @@ class _Child:
         return self._run.child(f"{self._path}.{key}", self._module._modules[key])
 
     def _keys(self) -> list[str]:
+        self._run.entered.add(self._module)
         if type(self._module) not in _CONTAINERS:
-            raise Refused(f"its forward looks into {self._path}", self._module)
+            self._run.entered.update(self._module.modules())
+            raise Refused(f"its forward looks into {self._path}")
         return self._run.keys(self._path, self._module)

@@ -13,6 +13,8 @@ from torch import nn
 from . import _fuse, _fused
 from ._classes import known, own_norm, why_not
 from ._report import Report
+from ._site import SITE
+from ._site import SITE
 
 __all__ = ["convert", "plan_conversion", "revert"]
 
@@ -54,9 +56,10 @@ def revert(model: nn.Module) -> nn.Module:
     for module in model.modules():
         if _fused.is_fused(module):
             _fuse.separate(module)
+        module.__dict__.pop(SITE, None)
         if _CONVERTED in module.__dict__ and type(module) in torchs and module.activation is None:
             module.__class__ = torchs[type(module)]
-            for name in (_CONVERTED, "activation"):
+            for name in (_CONVERTED, "activation", SITE):
                 module.__dict__.pop(name, None)
     return model
 

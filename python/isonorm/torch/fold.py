@@ -9,10 +9,10 @@ from torch import Tensor, fx, nn
 
 from . import _fuse, _fused
 from ._classes import known, own_norm
-from ._purity import Refused
+from ._purity import Refused, names_of_values
 from ._report import Report
 from ._rescale import LAYERS, rescaled
-from ._sites import is_plain
+from ._patterns import is_plain
 from ._trace import trace
 
 __all__ = ["fold"]
@@ -49,7 +49,8 @@ def fold(model: nn.Module, *, verbose: bool = True) -> nn.Module:
         if norm not in left:
             report.done[type(norm).__name__] += 1
         elif not _is_batch_norm(norm):
-            report.leave(path, f"it is a {type(norm).__name__}" if own_norm(norm) is None else "it has an activation of its own")
+            has_activation = getattr(norm, "activation", None) is not None
+            report.leave(path, "it has an activation of its own" if has_activation else f"it is a {type(norm).__name__}")
         else:
             report.leave(path, search.reasons.get(norm, "no convolution or linear layer is known to be in front of it"))
     if verbose:
@@ -110,13 +111,17 @@ class _Search:
             _fuse.check(module, type(module))
             found = trace(module, type(module), training=False)
         except Refused as refused:
-            if refused.child is not None:
-                self.entered.update(refused.child.modules())
-            return
-        for node in found.graph.nodes:
-            parts = str(node.target).split(".") if node.op == "call_module" else []
-            for end in range(1, len(parts)):
-                self.entered.add(module.get_submodule(".".join(parts[:end])))
+            found = refused
+            # What the trace did not reach has to be read.
+            for name in names_of_values(type(module)) & set(module._modules):
+                self._enter(module._modules[name])
+        self.entered.update(found.entered)
+
+    def _enter(self, child: nn.Module | None) -> None:
+        if type(child) is nn.Sequential:
+            self.entered.add(child)
+        elif child is not None and type(child) not in (nn.ModuleList, nn.ModuleDict):
+            self.entered.update(child.modules())
 
     def fold_in(self, module: nn.Module) -> None:
         """Folds what the module's own forward shows to be foldable."""
@@ -125,24 +130,30 @@ class _Search:
                 raise Refused("others call its parts")
             _fuse.check(module, type(module))
             found = trace(module, type(module), training=False)
+            graphs = [found.graph]
             if found.asks:
-                raise Refused("its forward asks for the type of its input")
+                graphs.append(trace(module, type(module), training=False, kind=list).graph)
         except Refused as refused:
             for child in module.modules():
                 if _is_batch_norm(child):
                     self.reasons.setdefault(child, f"the module around it is left, since {refused}")
             return
-        calls = [node for node in found.graph.nodes if node.op == "call_module"]
-        times = Counter(module.get_submodule(node.target) for node in calls)
-        for node in calls:
-            norm = module.get_submodule(node.target)
-            if _is_batch_norm(norm):
-                try:
-                    self._fold(module, node, times)
-                except Refused as refused:
-                    self.reasons[norm] = str(refused)
+        calls = [[node for node in graph.nodes if node.op == "call_module"] for graph in graphs]
+        times = [Counter(module.get_submodule(node.target) for node in nodes) for nodes in calls]
+        for target in dict.fromkeys(node.target for node in calls[0]):
+            norm = module.get_submodule(target)
+            if not _is_batch_norm(norm):
+                continue
+            try:
+                fronts = [self._front(module, n, t) for nodes, t in zip(calls, times) for n in nodes if n.target == target]
+                if len(fronts) != len(graphs) or len(set(fronts)) != 1:
+                    raise Refused("the layer in front depends on the type of the input")
+                self._fold(module, target, fronts[0])
+            except Refused as refused:
+                self.reasons[norm] = str(refused)
 
-    def _fold(self, module: nn.Module, call: fx.Node, times: Counter) -> None:
+    def _front(self, module: nn.Module, call: fx.Node, times: Counter) -> nn.Module:
+        """The layer that the norm can be folded into."""
         norm = module.get_submodule(call.target)
         front = call.args[0] if len(call.args) == 1 and not call.kwargs else None
         layer = module.get_submodule(front.target) if isinstance(front, fx.Node) and front.op == "call_module" else None
@@ -160,6 +171,11 @@ class _Search:
             raise Refused("the layer in front is used in several places")
         if times[norm] != 1:
             raise Refused("it is called several times")
+        return layer
+
+    @staticmethod
+    def _fold(module: nn.Module, target: str, layer: nn.Module) -> None:
+        norm = module.get_submodule(target)
         dims, expected = _DIMENSIONS[type(layer)]
         cls = _torchs(norm)
         if cls not in (expected, nn.SyncBatchNorm) and not (_is_frozen(norm) and dims == 4):
@@ -168,5 +184,5 @@ class _Search:
         learns = layer.weight.requires_grad
         layer.weight, layer.bias = nn.Parameter(weight, learns), nn.Parameter(bias, learns)
         place = nn.Identity() if cls in (nn.BatchNorm2d, nn.BatchNorm3d) else _Checked(dims)
-        parent, _, name = call.target.rpartition(".")
+        parent, _, name = target.rpartition(".")
         module.get_submodule(parent)._modules[name] = place.eval()

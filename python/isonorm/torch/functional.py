@@ -7,13 +7,12 @@ before the activation: `activation(norm(input) + residual)`. Errors for bad inpu
 
 from __future__ import annotations
 
-import math
 from typing import Sequence
 
 import torch
 from torch import Tensor
 
-from . import _activations
+from . import _activations, _checks
 from ._normalize import normalize
 from ._problem import Call
 
@@ -46,8 +45,7 @@ def batch_norm(
     In training the statistics are those of each channel over batch and positions, and `running = (1 − momentum)·running +
     momentum·batch`, with the variance that has n − 1 in its denominator; otherwise they are the running ones.
     """
-    if training and isinstance(input, Tensor) and input.dim() >= 2:
-        _more_than_one_value(input, input.numel() // max(input.shape[1], 1), "channel")
+    _checks.batch_has_statistics(input, training)
     _activations.function(activation)
     call = Call("batchnorm", 0, eps, activation, training)
     return normalize(call, input, weight, bias, residual, running_mean, running_var, momentum)
@@ -67,8 +65,7 @@ def instance_norm(
     residual: Tensor | None = None,
 ) -> Tensor:
     """InstanceNorm of `N, C, spatial`; parameters and running statistics are `[C]`, the latter averages over the instances."""
-    if use_input_stats and isinstance(input, Tensor) and input.dim() > 2:
-        _more_than_one_value(input, math.prod(input.shape[2:]), "channel of a sample")
+    _checks.instance_has_statistics(input, use_input_stats)
     _activations.function(activation)
     call = Call("instancenorm", 0, eps, activation, use_input_stats)
     return normalize(call, input, weight, bias, residual, running_mean, running_var, momentum)
@@ -101,7 +98,7 @@ def layer_norm(
 ) -> Tensor:
     """LayerNorm over the last dimensions, `normalized_shape`, which is also the parameters' shape."""
     _activations.function(activation)
-    call = Call("layernorm", _last(input, normalized_shape, "layer_norm"), eps, activation, True)
+    call = Call("layernorm", _checks.last_dimensions(input, normalized_shape, "layer_norm"), eps, activation, True)
     return normalize(call, input, weight, bias, residual)
 
 
@@ -116,7 +113,7 @@ def rms_norm(
 ) -> Tensor:
     """RMSNorm over the last dimensions: `x / √(mean(x²) + eps) · weight`. `eps` None: the machine epsilon of the type that is computed in."""
     _activations.function(activation)
-    call = Call("rmsnorm", _last(input, normalized_shape, "rms_norm"), eps, activation, True)
+    call = Call("rmsnorm", _checks.last_dimensions(input, normalized_shape, "rms_norm"), eps, activation, True)
     return normalize(call, input, weight, None, residual)
 
 
@@ -132,7 +129,7 @@ def layer_norm_stream(
 ) -> tuple[Tensor, Tensor]:
     """The residual stream of a pre-norm transformer: `stream = input + residual`, and its LayerNorm. Returns both, the norm first."""
     _activations.function(activation)
-    call = Call("layernorm", _last(input, normalized_shape, "layer_norm"), eps, activation, True, True)
+    call = Call("layernorm", _checks.last_dimensions(input, normalized_shape, "layer_norm"), eps, activation, True, True)
     return normalize(call, input, weight, bias, residual)
 
 
@@ -147,23 +144,5 @@ def rms_norm_stream(
 ) -> tuple[Tensor, Tensor]:
     """The residual stream of a pre-norm transformer: `stream = input + residual`, and its RMSNorm. Returns both, the norm first."""
     _activations.function(activation)
-    call = Call("rmsnorm", _last(input, normalized_shape, "rms_norm"), eps, activation, True, True)
+    call = Call("rmsnorm", _checks.last_dimensions(input, normalized_shape, "rms_norm"), eps, activation, True, True)
     return normalize(call, input, weight, None, residual)
-
-
-def _last(input: Tensor, normalized_shape: Sequence[int], name: str) -> int:
-    """How many dimensions `normalized_shape` has; they have to be the input's last ones."""
-    count = len(normalized_shape)
-    if not isinstance(input, Tensor):
-        return count
-    if count == 0 or tuple(input.shape[max(input.dim() - count, 0) :]) != tuple(normalized_shape):
-        raise RuntimeError(
-            f"{name}: expected an input whose last dimensions are normalized_shape={list(normalized_shape)}, "
-            f"got an input of size {list(input.shape)}"
-        )
-    return count
-
-
-def _more_than_one_value(input: Tensor, values: int, unit: str) -> None:
-    if values == 1 and input.numel() > 0:
-        raise ValueError(f"Expected more than 1 value per {unit} when training, got input size {tuple(input.shape)}")

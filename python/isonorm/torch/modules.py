@@ -11,8 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.fx import Proxy
 
-from . import _activations, _native
+from . import _activations, _checks, _native
 from . import functional as F
+from ._normalize import normalize
+from ._problem import Call
+from ._site import SITE, Site, again
 
 __all__ = [
     "BatchNorm1d",
@@ -54,6 +57,31 @@ class _Fused:
         text = super().extra_repr()
         return text if self.activation is None else f"{text}, activation={self.activation!r}"
 
+    def _run(self, config: tuple, x: Tensor, residual, affine, running_mean=None, running_var=None, factor=0.0):
+        """`normalize(Call(*config), …)`, by a short way if the last call was like this one. `affine` are weight and bias."""
+        weight, bias = affine
+        if torch.compiler.is_compiling():
+            return normalize(Call(*config), x, weight, bias, residual, running_mean, running_var, factor)
+        site = self.__dict__.get(SITE)
+        if site is None:
+            site = self.__dict__[SITE] = Site()
+        y = again(site, config, x, weight, bias, residual, running_mean, running_var, factor)
+        if y is not None:
+            return y
+        self._check(config, x)
+        return normalize(Call(*config), x, weight, bias, residual, running_mean, running_var, factor, (site, config))
+
+    def _check(self, config: tuple, x: Tensor) -> None:
+        """Refuses an input as torch does."""
+        _activations.function(config[3])
+
+    def _affine(self) -> tuple[Tensor | None, Tensor | None]:
+        """Weight and bias. Not by their names, which torch looks up slowly, unless something took their places."""
+        parameters = self._parameters
+        if "weight" in parameters and "bias" in parameters:
+            return parameters["weight"], parameters["bias"]
+        return self.weight, getattr(self, "bias", None)
+
     def _traced(self, input: Proxy, **arguments) -> Proxy:
         """The call as one node of a torch.fx graph, as torch's own modules are."""
         arguments = {name: value for name, value in arguments.items() if value is not None and value is not OWN}
@@ -72,18 +100,23 @@ class _BatchNorm(_Fused):
     def _normalize(self, input: Tensor, residual: Tensor | None, activation: str | None) -> Tensor:
         # What torch does: momentum=None is a cumulative average; without running statistics those of the batch serve.
         factor = 0.0 if self.momentum is None else self.momentum
-        tracks = self.training and self.track_running_stats
-        if tracks and self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
-            if self.momentum is None:
-                factor = 1.0 / float(self.num_batches_tracked)
-        mean, var = self.running_mean, self.running_var
+        if self.training and self.track_running_stats:
+            tracked = self._buffers["num_batches_tracked"]
+            if tracked is not None:
+                tracked.add_(1)
+                if self.momentum is None:
+                    factor = 1.0 / float(tracked)
+        buffers = self._buffers
+        mean, var = buffers["running_mean"], buffers["running_var"]
         training = self.training or (mean is None and var is None)
         if self.training and not self.track_running_stats:
             mean = var = None
-        return F.batch_norm(
-            input, mean, var, self.weight, self.bias, training, factor, self.eps, activation=activation, residual=residual
-        )
+        config = ("batchnorm", 0, self.eps, activation, training, False)
+        return self._run(config, input, residual, self._affine(), mean, var, factor)
+
+    def _check(self, config: tuple, x: Tensor) -> None:
+        super()._check(config, x)
+        _checks.batch_has_statistics(x, config[4])
 
 
 class BatchNorm1d(_BatchNorm, nn.BatchNorm1d):
@@ -111,19 +144,18 @@ class _InstanceNorm(_Fused):
         batched = input.dim() > self._get_no_batch_dim()
         if not batched:
             input, residual = (None if t is None else t.unsqueeze(0) for t in (input, residual))
-        y = F.instance_norm(
-            input,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            self.training or not self.track_running_stats,
-            0.0 if self.momentum is None else self.momentum,
-            self.eps,
-            activation=self.activation if activation is OWN else activation,
-            residual=residual,
-        )
+        activation = self.activation if activation is OWN else activation
+        training = self.training or not self.track_running_stats
+        config = ("instancenorm", 0, self.eps, activation, training, False)
+        factor = 0.0 if self.momentum is None else self.momentum
+        buffers = self._buffers
+        running = (buffers["running_mean"], buffers["running_var"])
+        y = self._run(config, input, residual, self._affine(), *running, factor)
         return y if batched else y.squeeze(0)
+
+    def _check(self, config: tuple, x: Tensor) -> None:
+        super()._check(config, x)
+        _checks.instance_has_statistics(x, config[4])
 
 
 class InstanceNorm1d(_InstanceNorm, nn.InstanceNorm1d):
@@ -146,9 +178,8 @@ class GroupNorm(_Fused, nn.GroupNorm):
         if type(input) is Proxy:
             return self._traced(input, residual=residual, activation=activation)
         activation = self.activation if activation is OWN else activation
-        return F.group_norm(
-            input, self.num_groups, self.weight, self.bias, self.eps, activation=activation, residual=residual
-        )
+        config = ("groupnorm", self.num_groups, self.eps, activation, True, False)
+        return self._run(config, input, residual, self._affine())
 
 
 class LayerNorm(_Fused, nn.LayerNorm):
@@ -167,11 +198,11 @@ class LayerNorm(_Fused, nn.LayerNorm):
         if type(input) is Proxy:
             return self._traced(input, residual=residual, stream=stream, activation=activation)
         activation = self.activation if activation is OWN else activation
-        parameters = (self.normalized_shape, self.weight, self.bias, self.eps)
-        if stream is not None:
-            _not_both(residual)
-            return F.layer_norm_stream(input, stream, *parameters, activation=activation)
-        return F.layer_norm(input, *parameters, activation=activation, residual=residual)
+        return _over_last(self, "layernorm", input, residual, stream, activation, self._affine())
+
+    def _check(self, config: tuple, x: Tensor) -> None:
+        super()._check(config, x)
+        _checks.last_dimensions(x, self.normalized_shape, "layer_norm")
 
 
 class RMSNorm(_Fused, nn.RMSNorm):
@@ -189,16 +220,23 @@ class RMSNorm(_Fused, nn.RMSNorm):
         if type(x) is Proxy:
             return self._traced(x, residual=residual, stream=stream, activation=activation)
         activation = self.activation if activation is OWN else activation
-        parameters = (self.normalized_shape, self.weight, self.eps)
-        if stream is not None:
-            _not_both(residual)
-            return F.rms_norm_stream(x, stream, *parameters, activation=activation)
-        return F.rms_norm(x, *parameters, activation=activation, residual=residual)
+        return _over_last(self, "rmsnorm", x, residual, stream, activation, (self.weight, None))
+
+    def _check(self, config: tuple, x: Tensor) -> None:
+        super()._check(config, x)
+        _checks.last_dimensions(x, self.normalized_shape, "rms_norm")
 
 
-def _not_both(residual: Tensor | None) -> None:
-    if residual is not None:
-        raise ValueError("residual and stream were given; a residual is added behind the norm, a stream before it: expected one of them")
+def _over_last(module: _Fused, op: str, x: Tensor, residual, stream, activation, affine):
+    """LayerNorm and RMSNorm, with a residual or a residual stream."""
+    if stream is not None:
+        if residual is not None:
+            raise ValueError(
+                "residual and stream were given; a residual is added behind the norm, a stream before it: expected one of them"
+            )
+        residual = stream
+    config = (op, len(module.normalized_shape), module.eps, activation, True, stream is not None)
+    return module._run(config, x, residual, affine)
 
 
 class FrozenBatchNorm2d(nn.Module):

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from . import _activations
-from ._trace import Fact
+from ._trace import IN_PLACE, Fact
 
 
 class Site(NamedTuple):
@@ -69,9 +69,8 @@ def is_plain(module: nn.Module) -> bool:
     )
 
 
-_IN_PLACE_OPERATORS = {"iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul", "iand", "ior", "ixor"}
 _ADDITIONS = {operator.add, torch.add, torch.Tensor.add}
-_ADDITIONS_IN_PLACE = {operator.iadd, torch.Tensor.add_}
+_ADDITIONS_IN_PLACE = {IN_PLACE["iadd"], torch.Tensor.add_}
 
 # Each activation's arguments behind the input.
 _INPLACE = ("inplace",)
@@ -285,7 +284,7 @@ class _Search:
         for user in residual.users:
             name = user.target if isinstance(user.target, str) else getattr(user.target, "__name__", "")
             changes = user.op == "call_method" and name.endswith("_") and not name.endswith("__")
-            changes = changes or (user.op == "call_function" and (name.endswith("_") or name in _IN_PLACE_OPERATORS))
+            changes = changes or (user.op == "call_function" and (name.endswith("_") or name in IN_PLACE))
             changes = changes or (user.op == "call_module" and getattr(self.child(user), "inplace", False))
             changes = changes or user.kwargs.get("inplace", False)
             if changes and user in later:

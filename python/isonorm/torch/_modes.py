@@ -1,0 +1,35 @@
+"""What changes how torch runs an operator, or in which type."""
+
+from __future__ import annotations
+
+import torch
+from torch.autograd import forward_ad
+
+# What changes how torch runs an operator. Absent in some version: then it is never active there.
+_transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
+_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
+_jit_state = getattr(torch._C, "_get_tracing_state", lambda: None)
+
+
+def _is_cast(operator: str) -> bool:
+    """Whether autocast on CUDA does something about an operator. Which it does has changed between versions of torch."""
+    has_kernel = getattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", lambda name, key: operator != "rms_norm")
+    return has_kernel(f"aten::{operator}", "AutocastCUDA")
+
+
+#: Ops that autocast on CUDA sends to `float32`.
+AUTOCAST_TO_F32 = tuple(
+    op
+    for op, operator in (("layernorm", "layer_norm"), ("rmsnorm", "rms_norm"), ("groupnorm", "group_norm"))
+    if _is_cast(operator)
+)
+
+
+def is_transformed() -> bool:
+    """Whether torch does something else with a function than to call it: torch.func's transforms, forward-mode derivatives, torch.jit.trace."""
+    return _transforms_active() or forward_ad._current_level >= 0 or _jit_state() is not None
+
+
+def is_watched() -> bool:
+    """Whether something else than torch's own dispatcher wants to see operators."""
+    return _dispatch_modes() > 0
