@@ -53,6 +53,8 @@ pub fn run(engine: &mut dyn Engine, case: &Case<'_>) -> Result<Vec<(&'static str
         running: inputs.running.filter(|_| !computed),
         x: inputs.x,
         without_dx: false,
+        without_dweight: false,
+        means: None,
     };
     let pass = match desc.get_pass() {
         Pass::Eval => Pass::BackwardEval,
