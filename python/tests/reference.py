@@ -8,7 +8,7 @@ from typing import Dict, Optional
 
 import torch
 from problems import Problem
-from tolerances import UNIT_ROUNDOFF, Exact
+from tolerances import Exact
 
 NAMES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64"}
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -138,8 +138,8 @@ def bounds(call: Call, dy: torch.Tensor, results: Results) -> Results:
 def judge(call: Call, dy: torch.Tensor, ours: Results, theirs: Results | None = None, by_torch: bool = False) -> None:
     """Fails where a result of ours is not within its derived tolerance of the exact one.
 
-    `theirs` are PyTorch's results in the same types: what there is, and of which types, is compared with them. `by_torch` is for what
-    PyTorch computes for us (see `isonorm.torch`): there a result need only be as near as PyTorch's.
+    `theirs` are PyTorch's results in the same types: what there is, and of which types, is compared with them.
+    `by_torch` is for what PyTorch computes for us: there a result need only be as near as PyTorch's.
     """
     exact = exact_results(call, dy)
     limits = bounds(call, dy, exact) if call.x.numel() else {}

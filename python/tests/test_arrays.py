@@ -1,4 +1,4 @@
-"""The functions for NumPy's arrays and for DLPack: values against PyTorch in f64, in every order of memory; errors; no PyTorch needed."""
+"""The functions for NumPy's arrays and DLPack: values in every order of memory, errors, and no PyTorch needed."""
 
 from __future__ import annotations
 
@@ -46,14 +46,18 @@ def to_numpy(t: torch.Tensor, dtype) -> np.ndarray:
 def to_torch(a: np.ndarray) -> torch.Tensor:
     """The same bits as a tensor."""
     a = np.ascontiguousarray(a)
-    return torch.from_numpy(a.view(np.int16)).view(torch.bfloat16) if a.dtype == BFLOAT16 else torch.from_numpy(a.copy())
+    return (
+        torch.from_numpy(a.view(np.int16)).view(torch.bfloat16) if a.dtype == BFLOAT16 else torch.from_numpy(a.copy())
+    )
 
 
 def apply(call: Call, x, weight, bias, residual, mean, var):
     """The function of the package for a call, on these arrays."""
     keywords = {"activation": None if call.act == "none" else call.act, "residual": residual}
     if call.op == "batchnorm":
-        return isonorm.batch_norm(x, mean, var, weight, bias, training=call.training, momentum=0.3, eps=1e-3, **keywords)
+        return isonorm.batch_norm(
+            x, mean, var, weight, bias, training=call.training, momentum=0.3, eps=1e-3, **keywords
+        )
     if call.op == "instancenorm":
         keywords["use_input_stats"] = call.training
         return isonorm.instance_norm(x, mean, var, weight, bias, momentum=0.3, eps=1e-3, **keywords)
@@ -134,7 +138,11 @@ def test_tensors_through_dlpack(name):
     """What has __dlpack__ comes back as an array of its own library, sharing nothing with what went in."""
     _, torch_dtype = TYPES[name]
     for call in calls(torch_dtype):
-        for x in (call.x, call.x.to(memory_format=torch.channels_last), call.x.transpose(-1, -2).contiguous().transpose(-1, -2)):
+        for x in (
+            call.x,
+            call.x.to(memory_format=torch.channels_last),
+            call.x.transpose(-1, -2).contiguous().transpose(-1, -2),
+        ):
             own = lambda t: None if t is None else t.clone()
             mean, var = own(call.running_mean), own(call.running_var)
             y = apply(call, x, own(call.weight), own(call.bias), own(call.residual), mean, var)
@@ -257,11 +265,27 @@ ERRORS = {
     "list": (lambda: isonorm.layer_norm(X.tolist(), 4), TypeError, "list"),
     "nothing": (lambda: isonorm.layer_norm(None, 4), TypeError, "NoneType"),
     "number": (lambda: isonorm.layer_norm(3.0, 4), TypeError, "float"),
-    "weight's type": (lambda: isonorm.batch_norm(X, ONE, ONE, ONE.astype("f8")), TypeError, "weight.*f(loat)?64.*f(loat)?32"),
-    "residual's type": (lambda: isonorm.layer_norm(X, 4, residual=X.astype("f8")), TypeError, "residual.*f(loat)?64.*f(loat)?32"),
-    "two types": (lambda: isonorm.layer_norm(X.astype("f2"), 4, ONE[:4].astype("f2"), ONE[:4]), TypeError, "f(loat)?16"),
+    "weight's type": (
+        lambda: isonorm.batch_norm(X, ONE, ONE, ONE.astype("f8")),
+        TypeError,
+        "weight.*f(loat)?64.*f(loat)?32",
+    ),
+    "residual's type": (
+        lambda: isonorm.layer_norm(X, 4, residual=X.astype("f8")),
+        TypeError,
+        "residual.*f(loat)?64.*f(loat)?32",
+    ),
+    "two types": (
+        lambda: isonorm.layer_norm(X.astype("f2"), 4, ONE[:4].astype("f2"), ONE[:4]),
+        TypeError,
+        "f(loat)?16",
+    ),
     "integer tensor": (lambda: isonorm.layer_norm(torch.ones(2, 4, dtype=torch.int32), 4), TypeError, "layer_?norm.*x"),
-    "tensor of a graph": (lambda: isonorm.layer_norm(torch.ones(2, 4, requires_grad=True), 4), (BufferError, RuntimeError, TypeError), "grad"),
+    "tensor of a graph": (
+        lambda: isonorm.layer_norm(torch.ones(2, 4, requires_grad=True), 4),
+        (BufferError, RuntimeError, TypeError),
+        "grad",
+    ),
     "meta tensor": (lambda: isonorm.layer_norm(torch.ones(2, 4, device="meta"), 4), Exception, "."),
     "groups that are none": (lambda: isonorm.group_norm(X, 2.5), (TypeError, ValueError), "2.5|float"),
     "normalized_shape that is none": (lambda: isonorm.layer_norm(X, "4"), (TypeError, ValueError), "normalized_shape"),

@@ -118,7 +118,9 @@ def test_compile_functional_updates_running_statistics():
     """In the graph new statistics are results; outside they arrive in the buffers, also when a graph runs again."""
     mean, var = torch.zeros(4), torch.ones(4)
     step = torch.compile(
-        lambda x: functional.batch_norm(x, mean, var, training=True, activation="relu"), backend="aot_eager", fullgraph=True
+        lambda x: functional.batch_norm(x, mean, var, training=True, activation="relu"),
+        backend="aot_eager",
+        fullgraph=True,
     )
     reference = torch.nn.BatchNorm1d(4, affine=False)
     for _ in range(3):
@@ -223,7 +225,7 @@ def recorded(layer, activation, residual, training, second=False):
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("name", NAMES)
 def test_opcheck(name, training, residual):
-    """Schemas, fake implementations, autograd registration and AOT dispatch of each operator, on calls that modules make."""
+    """Schema, fake implementation, autograd and AOT dispatch of each operator, on calls that modules make."""
     calls = recorded(of_name(name), "relu" if residual else "silu", residual, training, second=True)
     seen = {op._schema.name for op, _, _ in calls}
     assert seen == {"isonorm::forward", "isonorm::backward"}

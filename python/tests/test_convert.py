@@ -14,7 +14,7 @@ from blocks import SMALL_FUSED, Basic, Small, assert_same, image, log_calls, rel
 from torch import nn
 
 import isonorm.torch as iso
-from isonorm.torch import _fused
+from isonorm.torch import _fuse, _fused
 from isonorm.torch.convert import convert, plan_conversion, revert
 
 try:
@@ -221,6 +221,12 @@ def test_copies(copied, monkeypatch):
         assert type(ours.block1.relu) is nn.ReLU
     revert(other)
     assert type(other.block1) is Basic and type(other.stem) is nn.Sequential and type(other.block1.bn1) is nn.BatchNorm2d
+
+
+def test_a_copy_in_the_same_process_is_not_traced_again(monkeypatch):
+    model = quiet(Small())
+    monkeypatch.setattr(_fuse, "fuse_module", lambda module: pytest.fail("it was"))
+    copy.deepcopy(model)
 
 
 def test_what_a_pickle_names_is_not_ours_where_it_need_not_be():

@@ -1,4 +1,4 @@
-"""Data-parallel training in two processes (gloo): what PyTorch's wrappers do around our modules they do around its own."""
+"""Training in two processes (gloo): what PyTorch's wrappers do around its modules they do around ours."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def network(library):
     """Every kind of layer once, the same parameters each time."""
     torch.manual_seed(11)
     return nn.Sequential(
-        nn.Conv2d(3, 8, 3), library.BatchNorm2d(8), nn.ReLU(), library.GroupNorm(2, 8), library.InstanceNorm2d(8, affine=True),
-        nn.Flatten(), nn.Linear(288, 16), library.LayerNorm(16), nn.ReLU(), library.RMSNorm(16), nn.Linear(16, 4),
+        nn.Conv2d(3, 8, 3), library.BatchNorm2d(8), nn.ReLU(), library.GroupNorm(2, 8),
+        library.InstanceNorm2d(8, affine=True), nn.Flatten(), nn.Linear(288, 16), library.LayerNorm(16), nn.ReLU(),
+        library.RMSNorm(16), nn.Linear(16, 4),
     ).double()  # fmt: skip
 
 
@@ -96,7 +97,7 @@ def _fsdp(rank, world, mixed):
 
 
 def _dtensor(rank, world):
-    """Inputs and parameters that are DTensors go to PyTorch's functions: sequence parallelism works as it does there."""
+    """DTensors, as inputs and parameters, go to PyTorch's functions: sequence parallelism works as there."""
     from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, init_device_mesh
 
     mesh = init_device_mesh("cpu", (world,))

@@ -41,7 +41,7 @@ def test_one_epoch(device, tmp_path, monkeypatch, capsys):
     learn = example.learn
     monkeypatch.setattr(example, "learn", lambda *given: learned.append(learn(*given)) or learned[0])
     picture = tmp_path / "digits.svg"
-    assert example.main(["--epochs", "1", "--device", device, "--picture", str(picture)]) == 0
+    assert example.main(["--epochs", "1", "--device", device, "--threads", "1", "--picture", str(picture)]) == 0
     said = capsys.readouterr().out
     assert "isonorm converted 6 BatchNorm2d" in said and "4 BatchNorm2d + relu, 2 BatchNorm2d + add + relu" in said
     assert "6 of 6 BatchNorms" in said and "360 of 360 images are named as before" in said
@@ -60,6 +60,13 @@ def test_one_epoch(device, tmp_path, monkeypatch, capsys):
         assert 0 <= x <= width and 0 <= y <= height
     for a, b in zip(*curves):
         assert abs(float(a.split(",")[1]) - float(b.split(",")[1])) < POINTS_APART[device]
+
+
+@pytest.fixture(autouse=True)
+def _threads():
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,10 @@ def norm_twice(self, x):
     return self.bn(self.conv(self.bn(x)))
 
 
+def norm_behind_two(self, x):
+    return self.bn(self.conv2(self.bn(self.conv(x))))
+
+
 def plain(self, x):
     return F.relu(self.bn(self.conv(x)))
 
@@ -214,6 +218,7 @@ REFUSED = [
     (lambda: net(layer_twice), "the layer in front is used in several places: bn"),
     (shared_layer, "the layer in front is used in several places: 0.bn, 1.bn"),
     (lambda: net(norm_twice), "there is no convolution or linear layer in front of it: bn"),
+    (lambda: net(norm_behind_two), "it is called several times: bn"),
     (lambda: net(with_act_between), "there is no convolution or linear layer in front of it: bn"),
     (lambda: net(norm_first), "there is no convolution or linear layer in front of it: bn"),
     (lambda: net(control_flow), "the module around it is left, since its control flow depends on its input: bn, bn2"),

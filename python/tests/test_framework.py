@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import isonorm.torch as iso
-from layers import LAYERS, composed, leaf, of_name, outcome, run
+from layers import ACTIVATIONS, LAYERS, composed, leaf, of_name, outcome, run
 from reference import call_of, judge
 
 NAMES = ("BatchNorm2d", "InstanceNorm2d", "GroupNorm", "LayerNorm", "RMSNorm")
@@ -62,8 +62,8 @@ def test_autocast_of_a_model():
     def block(library):
         torch.manual_seed(3)
         return nn.Sequential(
-            nn.Conv2d(3, 8, 3), library.BatchNorm2d(8), nn.ReLU(), library.GroupNorm(2, 8), nn.Flatten(), nn.Linear(288, 16),
-            library.LayerNorm(16), nn.Linear(16, 4), library.RMSNorm(4),
+            nn.Conv2d(3, 8, 3), library.BatchNorm2d(8), nn.ReLU(), library.GroupNorm(2, 8), nn.Flatten(),
+            nn.Linear(288, 16), library.LayerNorm(16), nn.Linear(16, 4), library.RMSNorm(4),
         )  # fmt: skip
 
     theirs, ours = block(nn), block(iso)
@@ -140,7 +140,7 @@ def test_functional_call(name):
 @pytest.mark.parametrize("residual", [False, True], ids=["alone", "residual"])
 @pytest.mark.parametrize("name", NAMES)
 def test_saved_tensors(name, residual):
-    """What is kept for the backward pass goes through hooks and may come back as copies; it is not more than PyTorch's."""
+    """What is kept for the backward pass may come back from hooks as copies; it is not more than PyTorch's."""
     layer = of_name(name)
     theirs, ours = layer.pair(torch.float32, activation="relu")
     x, skip = layer.input(), layer.input() if residual else None
@@ -260,9 +260,9 @@ def test_fork(threads):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_number_of_threads(name):
-    """torch.set_num_threads is followed, between calls and between forward and backward; results keep within tolerance."""
+    """torch.set_num_threads is followed, between calls and between forward and backward; bits stay."""
     layer = of_name(name)
-    theirs, ours = layer.pair(torch.float32)
+    _, ours = layer.pair(torch.float32)
     x, dy = torch.randn(4, *layer.shape[1:]), torch.randn(4, *layer.shape[1:])
     before = torch.get_num_threads()
     first = None
@@ -309,7 +309,9 @@ def test_two_forwards_before_a_backward(first, then):
         y = getattr(module, first)()(a)
         wanted = torch.autograd.grad(y.pow(2).sum(), a, retain_graph=True)[0]
         z = getattr(module, then)()(b)
-        found.append((outcome(torch.autograd.grad, y.pow(2).sum(), a), wanted, torch.autograd.grad(z.pow(3).sum(), b)[0]))
+        found.append(
+            (outcome(torch.autograd.grad, y.pow(2).sum(), a), wanted, torch.autograd.grad(z.pow(3).sum(), b)[0])
+        )
     (_, *reference), (late, *mine) = found
     wanted = mine[0]
     torch.testing.assert_close(mine, reference, rtol=1e-8, atol=1e-8)
@@ -345,15 +347,18 @@ class Logged(torch.Tensor):
     """A subclass that adds nothing."""
 
 
+@pytest.mark.parametrize("activation", list(ACTIVATIONS), ids=str)
 @pytest.mark.parametrize("name", NAMES)
-def test_tensor_subclasses(name):
-    """Subclasses come back as PyTorch's functions return them."""
-    theirs, ours = of_name(name).pair(torch.float64, activation="silu")
-    x = of_name(name).input(torch.float64)
-    wanted = composed(theirs, x.as_subclass(Logged), None, "silu")
-    found = ours(x.as_subclass(Logged))
-    assert type(found) is type(wanted)
-    torch.testing.assert_close(found.as_subclass(torch.Tensor), wanted.as_subclass(torch.Tensor), rtol=1e-9, atol=1e-9)
+def test_tensor_subclasses(name, activation):
+    """Subclasses come back as PyTorch's functions return them: its functions carry out all of it, activations too."""
+    theirs, ours = of_name(name).pair(torch.float64, activation=activation)
+    x, skip = of_name(name).input(torch.float64), of_name(name).input(torch.float64)
+    for residual in (None, skip):
+        wanted = composed(theirs, x.as_subclass(Logged), residual, activation)
+        found = ours(x.as_subclass(Logged), residual)
+        assert type(found) is type(wanted)
+        plain = [t.as_subclass(torch.Tensor) for t in (found, wanted)]
+        torch.testing.assert_close(*plain, rtol=1e-9, atol=1e-9)
 
 
 def test_torch_function_mode():

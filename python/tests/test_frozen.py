@@ -10,8 +10,21 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 import isonorm.torch as iso
-from layers import ACTIVATIONS, LAYERS, STREAMED, composed, leaf, of_name, outcome, randomize, run, same_refusal, strides
-from reference import DTYPES, UNIT_ROUNDOFF, NAMES, Call, away_from_kinks, call_of, judge
+from layers import (
+    ACTIVATIONS,
+    LAYERS,
+    STREAMED,
+    composed,
+    leaf,
+    of_name,
+    outcome,
+    randomize,
+    run,
+    same_refusal,
+    strides,
+)
+from reference import DTYPES, NAMES, Call, away_from_kinks, call_of, judge
+from tolerances import UNIT_ROUNDOFF
 
 
 def frozen_pair(dtype=torch.float32, device="cpu", **keywords):
@@ -36,7 +49,10 @@ def test_frozen(dtype, residual, activation, form, device):
     dy = away_from_kinks(call, torch.randn(2, 6, 5, 4).to(device, dtype, memory_format=form))
     reference = lambda x, residual=None: composed(theirs, x, residual, activation)
     for training in (True, False):
-        wanted, found = run(reference, theirs.train(training), x, dy, skip), run(ours.train(training), ours, x, dy, skip)
+        wanted, found = (
+            run(reference, theirs.train(training), x, dy, skip),
+            run(ours.train(training), ours, x, dy, skip),
+        )
         assert strides(found["y"]) == strides(wanted["y"])
         judge(call, dy, found, dict(wanted, running_mean=None, running_var=None))
     for name, buffer in theirs.state_dict().items():

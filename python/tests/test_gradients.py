@@ -158,7 +158,9 @@ def test_frozen_parts(name, training, asks):
     for mine, other in zip(found[1], found[0]):
         # Autograd may say None for a zero.
         zero = lambda t: torch.zeros(()) if t is None else t
-        torch.testing.assert_close(zero(mine).expand_as(zero(other)), zero(other).expand_as(zero(mine)), rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(
+            zero(mine).expand_as(zero(other)), zero(other).expand_as(zero(mine)), rtol=1e-9, atol=1e-9
+        )
 
 
 @pytest.mark.parametrize("to", ["input", "parameter", "leaves"])

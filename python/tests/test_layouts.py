@@ -67,6 +67,7 @@ LAYOUTS = {
     "one memory for all": lambda t: t.as_strided(t.shape, [1] * t.ndim),
 }
 
+
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("layer", LAYERS, ids=str)
@@ -149,7 +150,7 @@ def test_views_that_ask_for_gradients(layer):
 
 @pytest.mark.parametrize("layer", LAYERS, ids=str)
 def test_every_pair_of_layouts_agrees(layer):
-    """The same numbers in two layouts give results as near to each other as the types allow (bf16 is where it broke elsewhere)."""
+    """The same numbers in two layouts give results within tolerance (in bf16, where it broke elsewhere)."""
     base, dy = layer.input(torch.bfloat16), torch.randn(layer.shape).bfloat16()
     for layout in ("contiguous", "channels last", "reversed", "misaligned", "steps in the last"):
         for gradient in ("contiguous", "channels last"):

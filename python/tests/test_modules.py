@@ -117,7 +117,7 @@ def test_running_statistics(name, momentum):
     base = of_name(name)
     layer = dataclasses.replace(base, keywords=(*base.keywords, ("momentum", momentum)))
     theirs, ours = layer.pair(torch.float64)
-    for step in range(5):
+    for _ in range(5):
         x = layer.input(torch.float64)
         torch.testing.assert_close(ours(x), theirs(x), rtol=1e-9, atol=1e-9)
         for key, value in theirs.state_dict().items():
@@ -168,7 +168,12 @@ def test_copies(layer):
     file = io.BytesIO()
     torch.save(ours, file)
     file.seek(0)
-    copies = [copy.deepcopy(ours), copy.copy(ours), pickle.loads(pickle.dumps(ours)), torch.load(file, weights_only=False)]
+    copies = [
+        copy.deepcopy(ours),
+        copy.copy(ours),
+        pickle.loads(pickle.dumps(ours)),
+        torch.load(file, weights_only=False),
+    ]
     for made in copies:
         assert type(made) is type(ours) and made.activation == "gelu" and repr(made) == repr(ours)
         assert torch.equal(made(x), wanted)
@@ -210,7 +215,7 @@ def test_types(layer, to):
 @pytest.mark.parametrize("params", [torch.bfloat16, torch.float16, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", NAMES)
 def test_mixed_types(name, data, params):
-    """Every pair of types: what PyTorch takes we take, with results and gradients of its types; parameters of f32 always work."""
+    """Every pair of types: what PyTorch takes we take, with its results' types; parameters of f32 always work."""
     layer = of_name(name)
     theirs, ours = layer.pair(params)
     x, dy = layer.input(data), torch.randn(layer.shape).to(data)

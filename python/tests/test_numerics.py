@@ -1,4 +1,4 @@
-"""Mistakes that normalization layers elsewhere made, each as a test of this one (docs/semantics.md has the promises)."""
+"""Mistakes that normalization layers elsewhere made, each a test here (docs/semantics.md has the promises)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def test_a_constant_group_is_exactly_the_bias(name, dtype, value, device):
 def test_means_far_from_zero(name, mean, spread, dtype, device):
     """burn#5607: E[x²] − E[x]² loses everything; forward, backward and running statistics keep what the type holds."""
     shape = (4, 8, 16, 16)
-    layer = dataclasses.replace(of_name(name), shape=shape, arguments=(16,) if name == "LayerNorm" else of_name(name).arguments)
+    layer = dataclasses.replace(
+        of_name(name), shape=shape, arguments=(16,) if name == "LayerNorm" else of_name(name).arguments
+    )
     for form in (torch.contiguous_format, torch.channels_last):
         theirs, ours = layer.pair(dtype, device)
         x = (mean + spread * torch.randn(shape, dtype=torch.float64)).to(device, dtype).to(memory_format=form)
@@ -76,7 +78,12 @@ def test_many_rows(name, rows, device):
     theirs, ours = (getattr(library, name)(*arguments, **keywords).to(device) for library in (nn, iso))
     x, dy = torch.randn(shape, device=device), torch.randn(shape, device=device)
     wanted, found = run(theirs, theirs, x, dy), run(ours, ours, x, dy)
-    judge(Call(call_of(theirs, x).op, x, *_affine(theirs), **_more(theirs)), dy, found, dict(wanted, running_mean=None, running_var=None))
+    judge(
+        Call(call_of(theirs, x).op, x, *_affine(theirs), **_more(theirs)),
+        dy,
+        found,
+        dict(wanted, running_mean=None, running_var=None),
+    )
 
 
 def _affine(module):
@@ -157,7 +164,9 @@ def test_gradient_that_is_not_a_number_stays_in_its_channel(given):
     assert not found["dbias"][2].isfinite()
 
 
-@pytest.mark.parametrize("activation", ["relu", "leaky_relu", "hardswish", "silu", "gelu", "tanh", "sigmoid", "gelu_tanh"])
+@pytest.mark.parametrize(
+    "activation", ["relu", "leaky_relu", "hardswish", "silu", "gelu", "tanh", "sigmoid", "gelu_tanh"]
+)
 def test_activations_of_special_values(activation):
     """What an activation makes of ±∞ and NaN is what PyTorch's makes of them, or its limit."""
     special = torch.tensor([[0.0, -0.0, 3.0, -3.0, 1e30, -1e30, float("inf"), float("-inf"), float("nan")]])
@@ -198,7 +207,11 @@ def test_every_gradient_arrives(name, activation):
     a, b, c, d = (leaf(t) for t in (x, skip, x, skip))
     composed(theirs, a, b, activation).pow(3).sum().backward()
     ours(c, d).pow(3).sum().backward()
-    for mine, other in ((c.grad, a.grad), (d.grad, b.grad), *((p.grad, q.grad) for p, q in zip(ours.parameters(), theirs.parameters()))):
+    for mine, other in (
+        (c.grad, a.grad),
+        (d.grad, b.grad),
+        *((p.grad, q.grad) for p, q in zip(ours.parameters(), theirs.parameters())),
+    ):
         assert mine is not None and mine.abs().max() > 0
         torch.testing.assert_close(mine, other, rtol=1e-8, atol=1e-8)
 

@@ -1,7 +1,7 @@
 """ONNX's own test cases for normalizations, through a small backend built on the numpy functions.
 
-ONNX differs from PyTorch in its running statistics: its momentum is what is kept, not what is replaced, and the variance
-that it averages is the biased one. GroupNormalization had a scale for each group until opset 21.
+ONNX differs from PyTorch in its running statistics: its momentum is what is kept, not what is replaced, and the
+variance that it averages is the biased one. GroupNormalization had a scale for each group until opset 21.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-import onnx.numpy_helper  # noqa: E402
+from onnx import numpy_helper  # noqa: E402
 from onnx.backend.test.loader import load_model_tests  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
@@ -78,7 +78,7 @@ def run_node(model, inputs):
     (node,) = model.graph.node
     opset = next(o.version for o in model.opset_import if o.domain == "")
     attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
-    initial = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    initial = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     fed = [i.name for i in model.graph.input if i.name not in initial]
     values = dict(initial, **dict(zip(fed, inputs)))
     return BACKEND[node.op_type](opset, *(values[name] if name else None for name in node.input), **attributes)
@@ -130,7 +130,7 @@ def test_node(name):
 @pytest.mark.parametrize("name", sorted(CONVERTED_CASES))
 def test_converted(name):
     case, model = CONVERTED_CASES[name]
-    load = lambda path: onnx.numpy_helper.to_array(onnx.load_tensor(path))
+    load = lambda path: numpy_helper.to_array(onnx.load_tensor(path))
     folders = [f for f in sorted(os.listdir(case.model_dir)) if f.startswith("test_data_set")]
     assert folders
     for folder in folders:

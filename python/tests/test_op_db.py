@@ -14,9 +14,7 @@ from layers import leaf, outcome, same_refusal, strides
 from reference import DTYPES, Call, judge
 
 NAMES = ("batch_norm", "group_norm", "instance_norm", "layer_norm", "rms_norm")
-OPS = {
-    name: [op for op in op_db if op.name == f"nn.functional.{name}" and not op.variant_test_name] for name in NAMES
-}
+OPS = {name: [op for op in op_db if op.name == f"nn.functional.{name}" and not op.variant_test_name] for name in NAMES}
 
 # (name, index of the sample) -> why our result may differ there from PyTorch's. None so far.
 EXCEPTIONS: dict = {}

@@ -1,4 +1,4 @@
-"""Random shapes, strides, types, modes, activations and residuals, judged by tolerances that are derived from the types.
+"""Random shapes, strides, types, modes, activations and residuals, within tolerances derived from the types.
 
 Runs for about 40 seconds, always with the same cases; ISONORM_LONG=1 runs twenty times as many, and new ones each time.
 """
@@ -50,7 +50,7 @@ def shapes(draw, op):
 
 @st.composite
 def strided(draw, shape):
-    """How a tensor of this shape lies in memory: an order of its dimensions, gaps, an offset, dimensions that are expanded."""
+    """How a tensor of this shape lies in memory: an order of dimensions, gaps, an offset, an expanded dimension."""
     rank = len(shape)
     kinds = ["contiguous", "contiguous", "last", "order", "gaps", "expanded"]
     kind = draw(st.sampled_from(kinds if rank > 2 else [k for k in kinds if k != "last"]))

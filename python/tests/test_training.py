@@ -30,8 +30,8 @@ def network(library, fused=False):
 
     torch.manual_seed(42)
     return nn.Sequential(
-        nn.Conv2d(1, 8, 3), library.BatchNorm2d(8), nn.ReLU(), Block(8), nn.MaxPool2d(2), library.GroupNorm(4, 8), Block(8),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), library.LayerNorm(8), nn.Linear(8, 4),
+        nn.Conv2d(1, 8, 3), library.BatchNorm2d(8), nn.ReLU(), Block(8), nn.MaxPool2d(2), library.GroupNorm(4, 8),
+        Block(8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), library.LayerNorm(8), nn.Linear(8, 4),
     )  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def exact_curve():
 
 @pytest.mark.parametrize("fused", [False, True], ids=["norms", "fused"])
 def test_same_curve(fused):
-    """In f64 both runs differ by roundings of 1e-16, which training amplifies; after 200 steps they have grown far less than 1e9-fold."""
+    """In f64 both runs differ by roundings of 1e-16, which training amplifies: by far less than 1e9 in 200 steps."""
     wanted = exact_curve()
     found = losses(network(iso, fused), STEPS, torch.float64)
     assert wanted[-20:].mean() < 0.5 * wanted[:20].mean(), "it does not learn: the comparison would say nothing"
@@ -76,7 +76,7 @@ def test_same_curve(fused):
 
 
 def test_same_curve_in_single_precision():
-    """In f32 a run may part from the exact one as far as PyTorch's own f32 run does (twice, for chance), in every part of the curve."""
+    """In f32 a run may part from the exact one as far as PyTorch's own does (twice, for chance), all along."""
     exact = exact_curve()
     theirs, ours = losses(network(nn), STEPS, torch.float32), losses(network(iso, True), STEPS, torch.float32)
     for part in range(0, STEPS, 50):
@@ -123,8 +123,8 @@ def test_transformer_with_streams():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
 @pytest.mark.parametrize("momentum", [0.1, None], ids=str)
 def test_a_thousand_steps_of_running_statistics(momentum, dtype):
-    """Each step rounds a statistic twice; with a momentum of 0.1 what is older than ten steps has faded, so that some 20 roundings are
-    left, and without one a thousand steps have 2000."""
+    """Each step rounds a statistic twice; with a momentum of 0.1 what is older than ten steps has faded, so that some
+    20 roundings are left, and without one a thousand steps have 2000."""
     theirs, ours = (library.BatchNorm2d(5, momentum=momentum) for library in (nn, iso))
     exact = copy.deepcopy(theirs).double()
     if dtype == torch.float64:
@@ -146,4 +146,6 @@ def test_a_thousand_steps_of_running_statistics(momentum, dtype):
         # The data's mean is 3, their variance 4: the sums' terms are of that size.
         assert (error <= roundings * unit * 10).all(), f"{name}: off by {error.max():.3g}"
         if dtype != torch.bfloat16:
-            torch.testing.assert_close(getattr(ours, name), getattr(theirs, name), rtol=2 * roundings * unit, atol=10 * roundings * unit)
+            torch.testing.assert_close(
+                getattr(ours, name), getattr(theirs, name), rtol=2 * roundings * unit, atol=10 * roundings * unit
+            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from . import _native
-from ._modes import is_transformed, is_watched
+from ._modes import is_batched, is_transformed, is_watched
 from ._plans import Plans
 from ._problem import LAST, in_layout, kept, layout
 
@@ -56,11 +56,12 @@ class Normalize(torch.autograd.Function):
             if dstream is None:
                 return (None,) * 9
             dy = torch.zeros_like(x)
-        if layout(dy, True) != ctx.where:
+        others = is_transformed() or is_watched() or is_batched(dy) or dstream is not None and is_batched(dstream)
+        if not others and layout(dy, True) != ctx.where:
             dy = in_layout(dy, ctx.where)
-        if dstream is not None and layout(dstream, True) != ctx.where:
+        if not others and dstream is not None and layout(dstream, True) != ctx.where:
             dstream = in_layout(dstream, ctx.where)
-        if is_transformed() or is_watched():
+        if others:
             mask = unpack_mask(saved, plans.kept, x) if plans.masked else None
             found = _native.backward(
                 plans.call, dy, dstream, x, weight, bias, residual, running_mean, running_var, needs, mask

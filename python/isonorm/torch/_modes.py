@@ -11,6 +11,14 @@ _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 _jit_state = getattr(torch._C, "_get_tracing_state", lambda: None)
 
 
+_is_batched = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda tensor: False)
+
+
+def is_batched(tensor: torch.Tensor) -> bool:
+    """Whether it stands for several tensors, as gradients do that torch.autograd.grad is given with `is_grads_batched`."""
+    return _is_batched(tensor)
+
+
 def _is_cast(operator: str) -> bool:
     """Whether autocast on CUDA does something about an operator. Which it does has changed between versions of torch."""
     has_kernel = getattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", lambda name, key: operator != "rms_norm")

@@ -49,7 +49,7 @@ def normalize(call: Call, x, weight, bias, residual=None, running_mean=None, run
         running_mean, running_var = (t.to(params, memory_format=torch.contiguous_format, copy=True) for t in statistics)
 
     has_channels = call.op in HAVE_CHANNELS
-    given, where = x, layout(x, has_channels)
+    where = layout(x, has_channels)
     if where is None:
         x, where = dense(x, has_channels)
     if residual is not None and layout(residual, has_channels) != where:
@@ -65,15 +65,7 @@ def normalize(call: Call, x, weight, bias, residual=None, running_mean=None, run
     if running_mean is not statistics[0] and call.training:
         statistics[0].copy_(running_mean)
         statistics[1].copy_(running_var)
-    if given is not x and call.op == "rmsnorm" and not call.stream:
-        return _in_order_of(given, result)
     return result
-
-
-def _in_order_of(x, y):
-    """`y` with its elements in the order of `x`'s, as those operators of torch have them that torch's RMSNorm is made of."""
-    like = torch.empty_like(torch.neg(x.detach()))
-    return y if like.stride() == y.stride() else like.copy_(y)
 
 
 def _run(call, x, where, weight, bias, residual, params, running_mean, running_var, factor, notes: tuple[Site, tuple] | None):

@@ -77,7 +77,7 @@ def _forward(
             bits = _autograd.pack_mask(y)
             saved[at.mask : at.mask + bits.numel()] = bits
     else:
-        y, stream_out, saved = plans.forward(x, weight, bias, residual, running_mean, running_var, factor, keep)
+        y, stream_out, saved = plans.forward(x, weight, bias, residual, running_mean, running_var, factor, keep, True)
         stream_out = _empty(x) if stream_out is None else stream_out
         saved = x.new_empty(0, dtype=torch.uint8) if saved is None else saved
     if given is not x:

@@ -44,23 +44,24 @@ class Plans:
         call, shape, dtype, where, params, affine, residual = self._problem
         return _core.Plan(problem(call, shape, dtype, where, params, affine, residual, way), *self._device)
 
-    def forward(self, x, weight, bias, residual, running_mean, running_var, factor, keep):
-        """The result, the residual stream or None, and what the backward pass needs (bytes) or None."""
+    def forward(self, x, weight, bias, residual, running_mean, running_var, factor, keep, zeros=False):
+        """The result, the residual stream or None, and what the backward pass needs (bytes) or None; `zeros`: with no byte left as it was."""
         try:
-            return self._launch_forward(x, weight, bias, residual, running_mean, running_var, factor, keep)
+            return self._launch_forward(x, weight, bias, residual, running_mean, running_var, factor, keep, zeros)
         except NotImplementedError:
             # Some kernels want tensors that start on 16 bytes.
             x, residual = _aligned(x), _aligned(residual)
-            return self._launch_forward(x, weight, bias, residual, running_mean, running_var, factor, keep)
+            return self._launch_forward(x, weight, bias, residual, running_mean, running_var, factor, keep, zeros)
 
-    def _launch_forward(self, x, weight, bias, residual, running_mean, running_var, factor, keep):
+    def _launch_forward(self, x, weight, bias, residual, running_mean, running_var, factor, keep, zeros=False):
         y = torch.empty_like(x)
         stream = torch.empty_like(x) if self.stream else None
         mean = rstd = mask = 0
         saved = None
         if keep and not self.given:
             at = self.kept
-            saved = torch.empty(at.bytes, dtype=torch.uint8, device=x.device)
+            make = torch.zeros if zeros and at.gaps else torch.empty
+            saved = make(at.bytes, dtype=torch.uint8, device=x.device)
             first = saved.data_ptr()
             mean = first if at.rstd else 0
             rstd = first + at.rstd

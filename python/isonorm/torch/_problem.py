@@ -62,7 +62,7 @@ def dense(x: torch.Tensor, has_channels: bool) -> tuple[torch.Tensor, int]:
 def _is_channels_last(x: torch.Tensor) -> bool:
     """Whether the channels are what lies closest together, as torch sees it for four and five dimensions."""
     strides = x.stride()
-    return strides[1] == 1 and all(a >= b for a, b in zip(strides[2:], strides[3:])) and strides[-1] >= x.shape[1] > 1
+    return 0 < strides[1] < strides[-1] and all(a >= b for a, b in zip(strides[2:], strides[3:]))
 
 
 def can_mask(call: Call, x: torch.Tensor, where: int) -> bool:
@@ -116,6 +116,8 @@ class Kept(NamedTuple):
     rstd: int
     mask: int
     bytes: int
+    #: Whether there are bytes between the parts.
+    gaps: bool
     mean_dtype: torch.dtype
     rstd_dtype: torch.dtype
 
@@ -134,7 +136,9 @@ def kept(call: Call, x: torch.Tensor, masked: bool) -> Kept:
     # As precise as the device's backward pass can use it.
     mean_dtype = torch.float64 if x.device.type == "cpu" else rstd_dtype
     count = groups(call, x.shape)
-    mean = 0 if call.op == "rmsnorm" else _up(count * mean_dtype.itemsize)
-    mask = mean + _up(count * rstd_dtype.itemsize)
+    means = 0 if call.op == "rmsnorm" else count * mean_dtype.itemsize
+    rstd = _up(means)
+    mask = rstd + _up(count * rstd_dtype.itemsize)
     masks = (x.numel() + 15) // 16 * x.element_size() if masked else 0
-    return Kept(mean, mask, mask + masks, mean_dtype, rstd_dtype)
+    gaps = rstd + mask != means + rstd + count * rstd_dtype.itemsize
+    return Kept(rstd, mask, mask + masks, gaps, mean_dtype, rstd_dtype)

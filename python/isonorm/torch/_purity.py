@@ -153,7 +153,7 @@ def names_of_values(cls: type) -> set[str]:
         steps = _steps(code)
         for step, *after in zip(steps, steps[1:], steps[2:]):
             # Before Python 3.12 a method call has an operation of its own, since then a bit.
-            is_call = sys.version_info >= (3, 12) and step.arg & 1
+            is_call = sys.version_info >= (3, 12) and step.arg is not None and bool(step.arg & 1)
             asks_none = after[0].opname.endswith(_NONE_TESTS) or after[1].opname == "IS_OP"
             if step.opname == "LOAD_ATTR" and not is_call and not asks_none:
                 found.add(step.argval)

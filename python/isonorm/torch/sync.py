@@ -10,7 +10,6 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.fx import Proxy
 
 from . import _native, _sync_plans
@@ -153,23 +152,33 @@ class _Synchronized(torch.autograd.Function):
         return y
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, dy):
-        x, weight, bias, residual, mask, mean, var, count = ctx.saved_tensors
-        dy = in_layout(dy, ctx.where)
-        needs_x, needs_weight, needs_bias, needs_residual, *_ = ctx.needs_input_grad
-        read = (dy, x, weight, bias, residual, mask, mean, var)
-        own = ctx.plans.sums(*read)
-        dbias, dweight = own
+        found = _Gradients.apply(dy, *ctx.saved_tensors, ctx.plans, ctx.group, ctx.where, ctx.needs_input_grad[:4])
+        return (*found, *[None] * 5)
+
+
+class _Gradients(torch.autograd.Function):
+    """The backward pass, which has no derivative: every path through it raises."""
+
+    @staticmethod
+    def forward(ctx, dy, x, weight, bias, residual, mask, mean, var, count, plans, group, where, needs):
+        needs_x, needs_weight, needs_bias, needs_residual = needs
+        read = (in_layout(dy, where), x, weight, bias, residual, mask, mean, var)
+        own = plans.sums(*read)
         dx = dresidual = None
         if needs_x or needs_residual:
             sums = own.clone()
-            dist.all_reduce(sums, group=ctx.group)
+            dist.all_reduce(sums, group=group)
             # Without samples anywhere there is nobody to read them.
             means = sums / count.clamp(min=1).to(sums.dtype)
-            dx, dresidual = ctx.plans.backward(*read, means, needs_residual)
-            dx = dx if needs_x else None
-        return (dx, dweight if needs_weight else None, dbias if needs_bias else None, dresidual, *[None] * 5)
+            dx, dresidual = plans.backward(*read, means, needs_residual)
+            dresidual = dresidual.clone() if dresidual is dy else dresidual
+        dbias, dweight = (part.clone() for part in own)
+        return (dx if needs_x else None), (dweight if needs_weight else None), (dbias if needs_bias else None), dresidual
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise RuntimeError("a SyncBatchNorm in training has first derivatives; a second was asked for")
 
 
 def _statistics(x: Tensor, group) -> tuple[Tensor, Tensor, Tensor]:
@@ -196,7 +205,7 @@ def _statistics(x: Tensor, group) -> tuple[Tensor, Tensor, Tensor]:
 
 def _update(running_mean, running_var, mean, var, count, factor: float) -> None:
     """The running statistics, in place; they stay as they are where no rank has a value."""
-    factor = torch.where(count > 0, factor, 0.0)
+    factor = factor * (count > 0).to(count.dtype)
     unbiased = var * (count / (count - 1).clamp(min=1)).to(var.dtype)
-    running_mean.copy_(running_mean + factor * (mean - running_mean))
-    running_var.copy_(running_var + factor * (unbiased - running_var))
+    for running, new in ((running_mean, mean), (running_var, unbiased)):
+        running.copy_(running + factor * (new.to(factor.dtype) - running))
