@@ -3,6 +3,7 @@
 //! Everything here is private to the package. Its Python half looks at types, shapes and devices, makes outputs, and keeps
 //! tensors alive; this half plans, launches, and turns errors into exceptions.
 
+mod arguments;
 mod dlpack;
 mod engine;
 mod error;

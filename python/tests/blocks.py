@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
-import math
-from typing import Callable, List, Tuple
+from typing import List, Tuple
 
 import torch
 from torch import Tensor, nn
 
 import isonorm.torch as iso
+from isonorm.torch.convert import convert
 
 Calls = List[Tuple[object, bool]]
+#: The calls of a norm with a ReLU, and with an addition and a ReLU, as `log_calls` has them.
+RELU, ADD_RELU = ("relu", False), ("relu", True)
 
 
 class Net(nn.Module):
@@ -86,7 +88,7 @@ def settle(model: nn.Module) -> nn.Module:
 
 
 def log_calls(monkeypatch) -> Calls:
-    """A list that gets the activation, and whether there is a residual, of every call of one of isonorm's BatchNorm2d."""
+    """A list that gets the activation, and whether there is a residual, of every call of an isonorm BatchNorm2d."""
     calls: Calls = []
     original = iso.BatchNorm2d.forward
 
@@ -113,8 +115,8 @@ def run(model: nn.Module, *inputs: Tensor) -> dict[str, Tensor]:
     return found
 
 
-#: In float64 both sides compute the same sums in another order: errors are u = 1.1e-16 times the condition of a few layers, whose
-#: amplification stays below 1e4 in these models. A mistake is of the size of the values.
+#: In float64 both sides compute the same sums in another order: errors are u = 1.1e-16 times the condition of a few
+#: layers, whose amplification stays below 1e4 in these models. A mistake is of the size of the values.
 CLOSE = 1e-11
 
 
@@ -145,7 +147,20 @@ def image(*shape: int) -> Tensor:
 def relative(a: Tensor, b: Tensor) -> float:
     """The distance of two tensors relative to the size of the second."""
     norm = b.double().norm().item()
-    return (a.double() - b.double()).norm().item() / (norm if norm > 0 else 1.0) if math.isfinite(norm) else math.inf
+    return (a.double() - b.double()).norm().item() / (norm if norm > 0 else 1.0)
 
 
-Forward = Callable[..., Tensor]
+def net(forward, act: nn.Module | None = None, base: type = Net) -> nn.Module:
+    """A module of a class of its own with that forward."""
+    return type("Given", (base,), {"forward": forward, "__module__": __name__})(act)
+
+
+def act_module(self, x: Tensor) -> Tensor:
+    """The forward of most convolutional networks' smallest part."""
+    return self.act(self.bn(self.conv(x)))
+
+
+def fuse_twins(model: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The model in float64, and a converted copy."""
+    theirs, ours = twins(model)
+    return theirs, convert(ours, verbose=False)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 # The derived tolerances and the problem strings are those of the Rust library's comparison with PyTorch.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+# Hypothesis leaves its files beside the tests otherwise.
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(tempfile.gettempdir(), "hypothesis"))
 
 try:
     import torch
@@ -42,6 +47,10 @@ def _seeded():
 
 def pytest_configure(config):
     config.addinivalue_line("filterwarnings", "ignore:Mismatch dtype")
+
+
+def pytest_report_header():
+    return "PyTorch is not installed: NO TEST RUNS" if torch is None else None
 
 
 def pytest_terminal_summary(terminalreporter):

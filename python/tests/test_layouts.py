@@ -77,7 +77,9 @@ def test_input(layer, layout, training, device):
         x = LAYOUTS[layout](layer.input(dtype, device))
         dy = torch.randn(layer.shape).to(device, dtype)
         call = call_of(theirs, x)
-        wanted, found = run(theirs, theirs, x, dy), run(ours, ours, x, dy)
+        # cuDNN fails on a channels-last tensor that does not start on 16 bytes ("misaligned address").
+        aligned = x.clone(memory_format=torch.preserve_format) if device == "cuda" and "misaligned" in layout else x
+        wanted, found = run(theirs, theirs, aligned, dy), run(ours, ours, x, dy)
         judge(call, dy, found, wanted)
         check_strides(ours, x, found["y"], wanted["y"])
 

@@ -1,4 +1,7 @@
-"""Fuses one module: norms that it owns do the addition and the activation behind them, as far as its trace proves that this is the same."""
+"""Fuses one module: the norms that it owns do the addition and the activation behind them.
+
+As far as the trace of its forward proves that this is the same.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ def separate(module: nn.Module) -> None:
 
 
 def owns_norms(module: nn.Module, is_norm) -> bool:
-    """Whether the module has a norm as a child, directly or in a list or dict of modules, and a forward that may call it."""
+    """Whether the module has a norm as a child, or in a list or dict of modules, and a forward that may call it."""
     if type(module) in (nn.ModuleList, nn.ModuleDict) or is_norm(module):
         return False
     if getattr(type(module), "forward", None) is nn.Module.forward:
@@ -77,7 +80,8 @@ def owns_norms(module: nn.Module, is_norm) -> bool:
 
 #: What a class may not define itself: a trace or a copy would not see what it does.
 _TORCHS_OWN = (
-    "__call__ __delattr__ __getattr__ __getattribute__ __getnewargs__ __getnewargs_ex__ __new__ __reduce__ __reduce_ex__ __setattr__"
+    "__call__ __delattr__ __getattr__ __getattribute__ __getnewargs__ __getnewargs_ex__ __new__ __reduce__ "
+    "__reduce_ex__ __setattr__"
 ).split()
 
 

@@ -1,8 +1,9 @@
 """Makes the class of a module whose forward is a rewritten trace.
 
-It is a subclass of the module's class and adds no state, so that a module is fused by changing its `__class__`, and separated by changing it
-back. The forward looks first whether what it stands on still holds: the facts of the trace, and inputs of the types that were assumed. If not,
-it is the original one. Copies keep the class; pickles name the original one, and are fused again when they are loaded.
+It is a subclass of the module's class and adds no state, so that a module is fused by changing its `__class__`, and
+separated by changing it back. The forward looks first whether what it stands on still holds: the facts of the trace,
+and inputs of the types that were assumed. If not, it is the original one. Copies keep the class; pickles name the
+original one, and are fused again when they are loaded.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class _Copied:
 
 
 def restore(base: type, copied: _Copied) -> nn.Module:
-    """The empty module of which a copy or a pickle is made: one that is fused, or that will be when it has its state."""
+    """The empty module that a copy or a pickle begins with: fused, or to be fused when it has its state."""
     cls = copied.cls
     if cls is None:
 
@@ -174,8 +175,12 @@ class _Guard:
     def all(self, facts: frozenset[Fact]) -> list[str]:
         # A path is followed only when the types on the way have been found right.
         order = {"keys": 1, "plain": 2, "child": 2}
-        ordered = sorted(facts, key=lambda f: (f.name.count(".") if f.kind in _OF_CHILDREN else -1, order.get(f.kind, 0), str(f)))
-        return [self._fact(*fact) for fact in ordered]
+
+        def key(fact: Fact):
+            depth = fact.name.count(".") if fact.kind in _OF_CHILDREN else -1
+            return depth, order.get(fact.kind, 0), str(fact)
+
+        return [self._fact(*fact) for fact in sorted(facts, key=key)]
 
     def input(self, name: str, found: Trace) -> str:
         if found.kind is Tensor and not found.asks:
@@ -194,7 +199,8 @@ class _Guard:
         if kind == "tensor":
             return f"isinstance(getattr(self, {name!r}, None), _Tensor)"
         if kind == "class":
-            return f"_base.{name} is {self._constant(value)}" + ("" if isinstance(value, property) else f" and {name!r} not in _d")
+            text = f"_base.{name} is {self._constant(value)}"
+            return text if isinstance(value, property) else f"{text} and {name!r} not in _d"
         if kind in ("value", "same"):
             return self.same(f"getattr(self, {name!r}, _missing)", value)
         children = "_m" + "".join(f".get({part!r})._modules" for part in name.split(".") if part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+from torch.autograd.graph import increment_version
 
 from . import _autograd, _native, _operators, _plans
 from ._modes import AUTOCAST_TO_F32, is_transformed, is_watched
@@ -87,7 +88,8 @@ def _run(call, x, where, weight, bias, residual, params, running_mean, running_v
         site, config = notes
         site.remember(config, call, plans, x, where, weight, bias, residual, params, running_mean, keep)
     if call.training and running_mean is not None:
-        torch.autograd.graph.increment_version((running_mean, running_var))
+        increment_version(running_mean)
+        increment_version(running_var)
     if keep:
         return _autograd.apply(x, weight, bias, residual, plans, where, running_mean, running_var, factor)
     y, stream, _ = plans.forward(x, weight, bias, residual, running_mean, running_var, factor, False)

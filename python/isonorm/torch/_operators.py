@@ -161,12 +161,14 @@ def _derivative(ctx, dy, dstream, *_):
 
 
 def _setup_backward(ctx, inputs, output):
-    ctx.call, ctx.masked = Call(*inputs[9:15]), inputs[15]
+    ctx.call, ctx.masked, ctx.needs = Call(*inputs[9:15]), inputs[15], inputs[16]
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*inputs[:9])
 
 
 def _second_derivative(ctx, *given):
+    # What was not needed is an empty result, whose gradient means nothing.
+    given = [g if need else None for g, need in zip(given, ctx.needs)]
     found = _autograd.SecondDerivative.apply(ctx.call, ctx.masked, *given, *ctx.saved_tensors)
     return (*found, *[None] * 11)
 

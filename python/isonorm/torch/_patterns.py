@@ -1,7 +1,7 @@
-"""Finds in the trace of a module where a norm is followed by an addition or an activation, and rewrites the trace so that the norm does them.
+"""Finds in the trace of a module where an addition or an activation follows a norm, and lets the norm do them.
 
-`relu(bn(x) + r)` becomes `bn(x, residual=r, activation="relu")`. What was computed in between has to be seen by nobody else, and the norm may
-be computed as late as the addition only if nothing changes its input in the meantime.
+`relu(bn(x) + r)` becomes `bn(x, residual=r, activation="relu")`. What was computed in between has to be seen by nobody
+else, and the norm may be computed as late as the addition only if nothing changes its input in the meantime.
 """
 
 from __future__ import annotations
@@ -37,19 +37,21 @@ class Near(NamedTuple):
 class Found(NamedTuple):
     sites: list[Site]
     near: list[Near]
-    #: What has to hold besides the facts of the trace. Of kind "plain": the child at that path has no hooks and no forward of its own;
-    #: of kind "child": it has the attribute `value[0]` with the value `value[1]`.
+    #: What has to hold besides the facts of the trace. Of kind "plain": the child at that path has no hooks and no
+    #: forward of its own; of kind "child": it has the attribute `value[0]` with the value `value[1]`.
     facts: frozenset[Fact]
 
 
 def fuse(graph: fx.Graph, module: nn.Module, norm_class) -> Found:
-    """Rewrites the graph. `norm_class(child)` is isonorm's class of a child that is or becomes a norm of isonorm without an activation, else
-    None."""
+    """Rewrites the graph.
+
+    `norm_class(child)` is isonorm's class of a child that is a norm of isonorm without an activation, or becomes one;
+    else None."""
     return _Search(graph, module, norm_class).run()
 
 
 def add_in_place(norm: nn.Module, x: torch.Tensor, residual: torch.Tensor, activation: str | None) -> torch.Tensor:
-    """`activation(norm(x).add_(residual))`: the sum has the shape and type of the norm's result, whatever the residual's are."""
+    """`activation(norm(x).add_(residual))`: the sum has the shape and type of the norm's result, whatever is added."""
     if isinstance(residual, torch.Tensor) and residual.shape == x.shape and residual.dtype == x.dtype:
         return norm(x, residual=residual, activation=activation)
     y = norm(x)
@@ -234,7 +236,8 @@ class _Search:
                 self.stays(norm, f"the activation {type(module).__name__} is not one of isonorm's")
             return None
         if type(module) not in _MODULES:
-            self.stays(norm, f"the activation is a subclass of {next(c for c in _MODULES if isinstance(module, c)).__name__}")
+            parent = next(cls for cls in _MODULES if isinstance(module, cls))
+            self.stays(norm, f"the activation is a subclass of {parent.__name__}")
             return None
         if not is_plain(module):
             self.stays(norm, "the activation has hooks or a forward of its own")

@@ -1,9 +1,10 @@
-"""Looks at what Python code could do besides compute: the ground on which a trace may stand for the function that was traced.
+"""Looks at what Python code could do besides compute: the ground on which a trace may stand for the function.
 
-A trace is what one run did. It stands for every run if nothing that the function reads can change, or is watched, and if it does nothing
-that the trace does not record. So each Python function that the traced one enters is looked at before it runs, and whatever is not known to
-be harmless ends the trace: stores to attributes and globals, reads of globals that are neither functions nor classes, context managers,
-exception handlers, imports, comparisons by identity.
+A trace is what one run did. It stands for every run if whatever the function reads either cannot change or is watched,
+and if it does nothing that the trace does not record. So each Python function that the traced one enters is looked at
+before it runs, and what is not known to be harmless ends the trace: stores to attributes and globals, reads of globals
+that are neither functions nor classes, context managers, exception handlers, imports, comparisons by identity. That
+global functions and classes stay what they are is taken for granted.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class Refused(Exception):
 _BUILTINS = {
     getattr(builtins, name)
     for name in (
-        "abs all any bool dict enumerate filter float frozenset getattr hasattr int isinstance iter len list map max min next pow "
-        "range reversed round set slice sorted str sum super tuple zip"
+        "abs all any bool dict enumerate filter float frozenset getattr hasattr int isinstance iter len list map max "
+        "min next pow range reversed round set slice sorted str sum super tuple zip"
     ).split()
 }
 
@@ -46,10 +47,17 @@ _TRUSTED_FILES = {
         "_jit_internal.py functional.py nn/functional.py nn/modules/container.py nn/modules/module.py overrides.py"
     ).split()
 }
-_TRUSTED_FILES.update(os.path.join(os.path.dirname(os.path.abspath(__file__)), name) for name in ("_purity.py", "_trace.py"))
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_TRUSTED_FILES.update(os.path.join(_HERE, name) for name in ("_purity.py", "_trace.py"))
 _TRUSTED_FOLDER = os.path.join(_TORCH, "fx") + os.sep
 
 _CONSTANTS = (torch.dtype, torch.memory_format, torch.layout, torch.device)
+#: What a call of a module enters. The children of a module are called otherwise.
+_MODULE_CALLS = {
+    getattr(torch.nn.Module, name).__code__
+    for name in ("_call_impl", "_wrapped_call_impl")
+    if hasattr(torch.nn.Module, name)
+}
 
 
 def is_trusted(code: types.CodeType) -> bool:
@@ -69,8 +77,10 @@ def _recorded() -> frozenset:
 
 
 def _is_harmless(value: Any) -> bool:
-    """Whether code may read this value from a global: it is the same in every run, and to call it is either harmless or seen."""
-    if isinstance(value, (type, types.FunctionType)) or value is Ellipsis:
+    """Whether code may read this value from a global: it stays the same, and a call of it is harmless or seen."""
+    if isinstance(value, types.FunctionType):
+        return has_plain_defaults(value)
+    if isinstance(value, type) or value is Ellipsis:
         return True
     if isinstance(value, types.MethodType):
         return isinstance(value.__self__, type)
@@ -79,8 +89,20 @@ def _is_harmless(value: Any) -> bool:
     return isinstance(value, _CONSTANTS) or getattr(type(value), "__module__", "") == "typing"
 
 
+def has_plain_defaults(function: types.FunctionType) -> bool:
+    """Whether the defaults of a function's arguments are values that cannot change."""
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    while defaults:
+        value = defaults.pop()
+        if type(value) is tuple:
+            defaults.extend(value)
+        elif not (value is None or isinstance(value, (bool, int, float, str, bytes)) or _is_harmless(value)):
+            return False
+    return True
+
+
 class Watch:
-    """While it is entered, each Python function that is called is looked at before it runs; one that may do harm raises `Refused`."""
+    """Looks at each Python function that is called while it is entered; `Refused` stops one that may do harm."""
 
     def __init__(self, forward: types.FunctionType, owner: object):
         self._forward, self._owner = forward.__code__, owner
@@ -114,6 +136,9 @@ class Watch:
     def _event(self, frame: types.FrameType, event: str, _: object) -> None:
         if event == "call":
             # What trusted functions call is their business.
+            if self._depth == 0 and frame.f_code in _MODULE_CALLS:
+                self._refused = Refused("its forward calls a module that is not one of its children")
+                raise self._refused
             if self._depth or is_trusted(frame.f_code):
                 self._depth += 1
             else:
@@ -141,7 +166,7 @@ class Watch:
 
 
 def names_of_values(cls: type) -> set[str]:
-    """The names of attributes that the functions of a class do more with than to call them or to compare them with None.
+    """The attributes that the functions of a class do more with than to call them or to compare them with None.
 
     May name more than those, but not attributes that are read by `getattr`."""
     functions = [f for c in cls.__mro__ if c.__module__.partition(".")[0] != "torch" for f in vars(c).values()]
@@ -214,7 +239,7 @@ class _Reader:
         raise Refused(f"{self._code.co_name} {what}")
 
     def _global(self, at: int) -> None:
-        """A global, and the attributes of modules and classes that are read of it at once: `torch.nn.functional.relu`."""
+        """A global, and what is read of it at once if it is a module or class: `torch.nn.functional.relu`."""
         name = path = self._steps[at].argval
         if name in self._globals:
             value = self._globals[name]
@@ -222,7 +247,8 @@ class _Reader:
             value = self._builtins[name]
             if value is print:
                 self._refuse("prints")
-            if value not in _BUILTINS and not (isinstance(value, type) and issubclass(value, BaseException)):
+            is_exception = isinstance(value, type) and issubclass(value, BaseException)
+            if value not in _BUILTINS and not is_exception:
                 self._refuse(f"uses {name}")
             return
         else:
@@ -242,7 +268,7 @@ class _Reader:
         """`is` asks for None, and of an attribute of the module or an argument of `forward`: those are watched."""
         if self._steps[at].opname == "IS_OP":
             at -= 1
-            if self._steps[at].opname not in ("LOAD_CONST", "LOAD_COMMON_CONSTANT") or self._steps[at].argval is not None:
+            if self._steps[at].opname != "LOAD_CONST" or self._steps[at].argval is not None:
                 self._refuse("compares by identity")
         asked = self._steps[at - 1]
         if asked.opname == "LOAD_ATTR" and self._owner is not None and self._local(at - 2) == self._owner:

@@ -39,7 +39,8 @@ class Report:
     def __str__(self) -> str:
         lines = [f"isonorm {self.verb} {_counts(self.done) or 'nothing'}"]
         if self.fused:
-            lines.append(f"  fused {_counts(self.fused)}; {self.plain} norms stay plain")
+            plain = "1 norm stays" if self.plain == 1 else f"{self.plain} norms stay"
+            lines.append(f"  fused {_counts(self.fused)}; {plain} plain")
         if self.left:
             lines.append("  left alone:")
         reasons: dict[str, list[str]] = {}

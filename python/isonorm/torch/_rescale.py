@@ -2,8 +2,9 @@
 
     W'[o, …] = W[o, …]·γ[o]/√(σ²[o] + eps)        b'[o] = (b[o] − μ[o])·γ[o]/√(σ²[o] + eps) + β[o]
 
-The factor belongs to the output channel; a transposed convolution has those in dimension 1, of each group. Source: Jacob et al., *Quantization
-and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference* (2018), section 3.2.
+The factor belongs to the output channel; a transposed convolution has those in dimension 1, of each group. Source:
+Jacob et al., *Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference* (2018),
+section 3.2.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LAYERS = (*CONVOLUTIONS, *TRANSPOSED, nn.Linear)
 
 
 def rescaled(layer: nn.Module, norm: nn.Module) -> tuple[Tensor, Tensor]:
-    """Weight and bias of a layer that does what it and the norm behind it do, in the types of the layer's. Raises `Refused`."""
+    """Weight and bias with which the layer does what it and the norm behind it do. Raises `Refused`."""
     weight, bias = layer.weight.detach(), None if layer.bias is None else layer.bias.detach()
     if weight.is_meta or not weight.is_floating_point():
         raise Refused(f"the weight of the layer in front is {weight.dtype} on {weight.device}")
@@ -29,8 +30,8 @@ def rescaled(layer: nn.Module, norm: nn.Module) -> tuple[Tensor, Tensor]:
     scale, shift = _affine(norm, outputs, weight)
     new_weight = _rounded(_by_channel(layer, weight.double(), scale), weight.dtype, "weight")
     old_bias = torch.zeros_like(shift) if bias is None else bias.double()
-    new_bias = _rounded((old_bias - norm.running_mean.double()) * scale + shift, weight.dtype if bias is None else bias.dtype, "bias")
-    return new_weight, new_bias
+    new_bias = (old_bias - norm.running_mean.double()) * scale + shift
+    return new_weight, _rounded(new_bias, weight.dtype if bias is None else bias.dtype, "bias")
 
 
 def _affine(norm: nn.Module, channels: int, weight: Tensor) -> tuple[Tensor, Tensor]:
@@ -57,7 +58,8 @@ def _affine(norm: nn.Module, channels: int, weight: Tensor) -> tuple[Tensor, Ten
     bad = ~((var >= 0) & (var + norm.eps > 0))
     if bad.any():
         channel = int(bad.nonzero()[0])
-        raise Refused(f"its running_var[{channel}] is {float(var[channel])}, and with eps {norm.eps} that has no reciprocal root")
+        value = float(var[channel])
+        raise Refused(f"its running_var[{channel}] is {value}, and with eps {norm.eps} that has no reciprocal root")
     return values["weight"] / (var + norm.eps).sqrt(), values["bias"]
 
 

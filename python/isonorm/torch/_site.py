@@ -6,6 +6,7 @@ than that, whatever it is, takes the long way, `normalize`."""
 from __future__ import annotations
 
 import torch
+from torch.autograd.graph import increment_version
 
 from . import _autograd
 from ._modes import AUTOCAST_TO_F32, is_transformed, is_watched
@@ -124,7 +125,8 @@ def again(site: Site, config: tuple, x, weight, bias, residual, running_mean, ru
         return None
     plans = site.plans
     if site.updates:
-        torch.autograd.graph.increment_version((running_mean, running_var))
+        increment_version(running_mean)
+        increment_version(running_var)
     if site.keep:
         return _apply(x, weight, bias, residual, plans, site.where, running_mean, running_var, factor)
     y, stream, _ = plans.forward(x, weight, bias, residual, running_mean, running_var, factor, False)

@@ -1,8 +1,8 @@
-"""Traces the forward of one module whose children are taken as they are, and keeps what the forward read of the module on the way.
+"""Traces the forward of one module, whose children are taken as they are, and keeps what the forward read on the way.
 
-The trace is a torch.fx graph of calls of children, functions and tensor methods. It stands for the forward as long as the *facts* hold:
-the values of the module's attributes and the types of its children as the forward found them. `_purity` sees to it that there is nothing else
-that the forward depends on.
+The trace is a torch.fx graph of calls of children, functions and tensor methods. It stands for the forward as long as
+the *facts* hold: the values of the module's attributes and the types of its children as the forward found them.
+`_purity` sees to it that there is nothing else that the forward depends on.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import inspect
 import operator
 import sys
 import types
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ._purity import Refused, Watch, is_trusted
+from ._purity import Refused, Watch, has_plain_defaults, is_trusted
 
 _MISSING = object()
 _CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
@@ -28,9 +28,9 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
 class Fact(NamedTuple):
     """Something that held when the forward was traced.
 
-    `kind` is "value" (the module's attribute `name` is `value`), "same" (is that function), "class" (is of its class, where it is that),
-    "missing" (there is none), "tensor" (is a tensor), "type" (the child at the path `name` has the type `value`), or "keys" (the child at the
-    path has children of these names).
+    `kind` is "value" (the module's attribute `name` is `value`), "same" (is that function), "class" (is its class's,
+    where it is that), "missing" (there is none), "tensor" (is a tensor), "type" (the child at the path `name` has the
+    type `value`), or "keys" (the child at the path has children of these names).
     """
 
     kind: str
@@ -54,7 +54,7 @@ class Trace(NamedTuple):
 
 
 def inputs(forward: types.FunctionType) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
-    """The parameters of a forward that have to be given, and those with a default. Raises `Refused` for `*args` and the like."""
+    """The parameters of a forward that have to be given, and those with a default. Raises `Refused` for `*args`."""
     required, optional = [], []
     for parameter in list(inspect.signature(forward).parameters.values())[1:]:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -69,7 +69,7 @@ def inputs(forward: types.FunctionType) -> tuple[list[inspect.Parameter], list[i
 
 
 def trace(module: nn.Module, base: type, training: bool, kind: type = Tensor) -> Trace:
-    """The trace of `base.forward` of the instance. Optional arguments have their defaults. Raises `Refused` with the reason."""
+    """The trace of `base.forward` of the instance, with the defaults of optional arguments. Raises `Refused`."""
     forward = base.forward
     required, optional = inputs(forward)
     run = _Run(module, base, training, kind)
@@ -121,7 +121,7 @@ class _Run:
         return value
 
     def _make_probe(self) -> nn.Module:
-        """What stands for the module in the run: an instance of a subclass that has no state, and asks here for every attribute."""
+        """What stands for the module in the run: it has no state, and asks here for every attribute."""
 
         def store(_, name, *value):
             raise Refused(f"its forward stores the attribute {name}")
@@ -155,6 +155,8 @@ class _Run:
         if name in state:
             return self._plain(name, state[name])
         if static is not _MISSING:
+            if isinstance(static, types.FunctionType) and not has_plain_defaults(static):
+                raise Refused(f"the default of an argument of {name} may change")
             if isinstance(static, (*_FUNCTIONS, staticmethod)):
                 self._keep("class", name, getattr(self.base, name))
                 return object.__getattribute__(probe, name)
@@ -238,7 +240,7 @@ class _Tracer(fx.proxy.GraphAppendingTracer):
 
 
 class _Watched:
-    """What a traced value must not tell without being asked by torch: its type, and attributes that tensors do not have."""
+    """What a traced value must not tell anybody but torch: its type, and attributes that tensors do not have."""
 
     @property
     def __class__(self):
@@ -253,15 +255,21 @@ class _Watched:
 
 
 def _in_place(operation: str):
-    """What `x += y` means, as a function: for tensors the operation in place, for numbers another number. torch.fx would write it as a
-    statement that takes the place of x, and where a proxy does not know it, as `x = x + y`."""
+    """What `x += y` means, as a function: for tensors the operation in place, for numbers another number.
+
+    torch.fx would write it as a statement, which also changes the number x; where a proxy does not know it, as
+    `x = x + y`, which does not change the tensor x."""
     change = getattr(operator, operation)
 
     def function(x, y):
         return change(x, y)
 
     function.__name__ = function.__qualname__ = operation
-    setattr(_Watched, f"__{operation}__", lambda self, y: self.tracer.create_proxy("call_function", function, (self, y), {}))
+
+    def record(self, y):
+        return self.tracer.create_proxy("call_function", function, (self, y), {})
+
+    setattr(_Watched, f"__{operation}__", record)
     return function
 
 

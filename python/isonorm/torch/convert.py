@@ -1,7 +1,8 @@
 """Converts a model to isonorm in place, and back.
 
-A norm is converted by changing its class: parameters, buffers, hooks, and every reference to it stay. Where a trace proves it, the addition and
-the activation behind a norm are made part of it (`_fuse`), again by changing the class of the module around them.
+A norm is converted by changing its class: parameters, buffers, hooks, and every reference to it stay. Where a trace
+proves it, the addition and the activation behind a norm are made part of it (`_fuse`), again by changing the class of
+the module around them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from . import _fuse, _fused
 from ._classes import known, own_norm, why_not
 from ._report import Report
 from ._site import SITE
-from ._site import SITE
 
 __all__ = ["convert", "plan_conversion", "revert"]
 
@@ -23,14 +23,15 @@ _CONVERTED = "_isonorm_converted"
 
 
 def convert(model: nn.Module, *, fuse: bool = True, verbose: bool = True) -> nn.Module:
-    """Makes each norm of the model, of any shape that torch.nn has, one of isonorm's; in place, and returns the model.
+    """Makes each norm of the model one of isonorm's; in place, and returns the model.
 
-    Nothing else changes: the modules are the same objects with the same parameters, buffers, hooks and state dict; only their class is another,
-    a subclass of the one before. Converted are instances of exactly torch.nn's classes (and torchvision's FrozenBatchNorm2d).
+    Nothing else changes: the modules are the same objects with the same parameters, buffers, hooks and state dict; only
+    their class is another, a subclass of the one before. Converted are instances of exactly torch.nn's classes, and of
+    torchvision's FrozenBatchNorm2d.
 
-    fuse: Let norms do the activation and the residual addition behind them too, where the forward of the module that owns them proves to be
-        `activation(norm(x) + residual)` there. Such a module's class becomes a subclass of its class, with a forward that falls back to the
-        original when the module is changed later.
+    fuse: Let norms do the activation and the residual addition behind them too, where the forward of the module that
+        owns them proves to be `activation(norm(x) + residual)` there. The class of such a module becomes a subclass of
+        its class, whose forward is the original again when the module is changed later.
     verbose: Print what was done and what was left alone, and why; `plan_conversion` returns the same.
     """
     report = plan_conversion(model, fuse=fuse) if verbose else None
@@ -59,7 +60,7 @@ def revert(model: nn.Module) -> nn.Module:
         module.__dict__.pop(SITE, None)
         if _CONVERTED in module.__dict__ and type(module) in torchs and module.activation is None:
             module.__class__ = torchs[type(module)]
-            for name in (_CONVERTED, "activation", SITE):
+            for name in (_CONVERTED, "activation"):
                 module.__dict__.pop(name, None)
     return model
 

@@ -6,31 +6,33 @@ import copy
 from collections import Counter
 
 from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from . import _fuse, _fused
 from ._classes import known, own_norm
+from ._patterns import is_plain
 from ._purity import Refused, names_of_values
 from ._report import Report
 from ._rescale import LAYERS, rescaled
-from ._patterns import is_plain
-from ._trace import trace
+from ._trace import inputs, trace
 
 __all__ = ["fold"]
 
 
 def fold(model: nn.Module, *, verbose: bool = True) -> nn.Module:
-    """A copy of the model in evaluation mode whose BatchNorms are folded into the layer in front of them, as far as that can be done.
+    """A copy of the model for inference, whose BatchNorms are folded into the layers in front of them.
 
-    A BatchNorm with running statistics is folded into the Conv1d, 2d or 3d, ConvTranspose1d, 2d or 3d (of any groups), or Linear whose result it
-    alone reads:
+    A BatchNorm with running statistics is folded into the Conv1d, 2d or 3d, ConvTranspose1d, 2d or 3d (of any groups),
+    or Linear whose result it alone reads:
 
         W' = W·γ/√(σ² + eps)        b' = (b − μ)·γ/√(σ² + eps) + β
 
-    computed in float64 and rounded once to the layer's type. The norm's place is taken by an `nn.Identity`. The copy is for inference: without
-    batch statistics there is nothing to train. Activations stay as they are; what `convert` had fused is separated in the copy.
+    computed in float64 and rounded once to the layer's type. An `nn.Identity` takes the norm's place. The copy is in
+    evaluation mode, and what `convert` had fused is separated in it. BatchNorms that cannot be folded stay.
 
-    Layer and norm have to be called by the forward of the module that owns them, and by nobody else: code elsewhere that takes the layer
-    out of the model to call it alone would get the normalized result.
+    Layer and norm have to be called by the forward of the module that owns them, and by nobody else. Where the forward
+    of another module of the model takes them out and calls them itself, they stay; code outside of the model that does
+    so would get the normalized result from the layer.
 
     verbose: Print what was folded and what was left, and why.
     """
@@ -38,7 +40,7 @@ def fold(model: nn.Module, *, verbose: bool = True) -> nn.Module:
     for module in model.modules():
         if _fused.is_fused(module):
             _fuse.separate(module)
-    norms = {module: path for path, module in model.named_modules() if isinstance(module, _ALL_BATCH_NORMS) or _is_batch_norm(module)}
+    norms = {m: path for path, m in model.named_modules() if isinstance(m, _BatchNorm) or _is_batch_norm(m)}
     search = _Search(model)
     for module in list(model.modules()):
         if _fuse.owns_norms(module, _is_batch_norm):
@@ -49,17 +51,21 @@ def fold(model: nn.Module, *, verbose: bool = True) -> nn.Module:
         if norm not in left:
             report.done[type(norm).__name__] += 1
         elif not _is_batch_norm(norm):
-            has_activation = getattr(norm, "activation", None) is not None
-            report.leave(path, "it has an activation of its own" if has_activation else f"it is a {type(norm).__name__}")
+            what = f"is a {type(norm).__name__}"
+            if getattr(norm, "activation", None) is not None:
+                what = "has an activation of its own"
+            report.leave(path, f"it {what}")
         else:
-            report.leave(path, search.reasons.get(norm, "no convolution or linear layer is known to be in front of it"))
+            unknown = "no convolution or linear layer is known to be in front of it"
+            report.leave(path, search.reasons.get(norm, unknown))
     if verbose:
         print(report)
     return model
 
 
 class _Checked(nn.Identity):
-    """In the place of a norm whose channels, dimension 1, are those of the layer in front only where the input has `dims` dimensions."""
+    """In the place of a norm that did not check whether its channels are those of the layer in front: of `dims`
+    dimensions they are."""
 
     def __init__(self, dims: int):
         super().__init__()
@@ -67,19 +73,18 @@ class _Checked(nn.Identity):
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() != self.dims:
-            raise ValueError(f"the BatchNorm that was folded here expected {self.dims}D input (got {input.dim()}D input)")
+            raise ValueError(f"the BatchNorm that was folded here expected {self.dims}D input (got {input.dim()}D)")
         return input
 
 
-_ALL_BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
-#: The dimensions of what the layers make, and the norm of such inputs; that norm checks them itself, but for BatchNorm1d.
+#: The dimensions of what the layers make, and the norm of that. BatchNorm2d and 3d check the dimensions themselves.
 _DIMENSIONS = {nn.Linear: (2, nn.BatchNorm1d), nn.Conv1d: (3, nn.BatchNorm1d), nn.ConvTranspose1d: (3, nn.BatchNorm1d)}
 _DIMENSIONS.update({layer: (4, nn.BatchNorm2d) for layer in (nn.Conv2d, nn.ConvTranspose2d)})
 _DIMENSIONS.update({layer: (5, nn.BatchNorm3d) for layer in (nn.Conv3d, nn.ConvTranspose3d)})
 
 
 def _torchs(norm: nn.Module) -> type | None:
-    """The class of torch or torchvision of a norm: its own, or what it was converted from. None if it does something besides."""
+    """The class of a norm: its own, or torch's or torchvision's for one of isonorm's without an activation."""
     if own_norm(norm) is None:
         return type(norm)
     return {ours: theirs for theirs, ours in known().items()}.get(type(norm), type(norm))
@@ -100,7 +105,7 @@ class _Search:
     def __init__(self, model: nn.Module):
         self.reasons: dict[nn.Module, str] = {}
         #: How many places of the model each module has.
-        self.places = Counter(child for module in model.modules() for child in module._modules.values() if child is not None)
+        self.places = Counter(child for module in model.modules() for child in module._modules.values())
         #: Modules whose parts are called by others than their own forward.
         self.entered: set[nn.Module] = set()
         for module in model.modules():
@@ -129,6 +134,9 @@ class _Search:
             if module in self.entered:
                 raise Refused("others call its parts")
             _fuse.check(module, type(module))
+            if inputs(type(module).forward)[1]:
+                # The trace has their defaults; with others the norm may not be called.
+                raise Refused("its forward has optional arguments")
             found = trace(module, type(module), training=False)
             graphs = [found.graph]
             if found.asks:
@@ -145,7 +153,8 @@ class _Search:
             if not _is_batch_norm(norm):
                 continue
             try:
-                fronts = [self._front(module, n, t) for nodes, t in zip(calls, times) for n in nodes if n.target == target]
+                nodes = [(node, count) for found, count in zip(calls, times) for node in found if node.target == target]
+                fronts = [self._front(module, node, count) for node, count in nodes]
                 if len(fronts) != len(graphs) or len(set(fronts)) != 1:
                     raise Refused("the layer in front depends on the type of the input")
                 self._fold(module, target, fronts[0])
@@ -156,7 +165,8 @@ class _Search:
         """The layer that the norm can be folded into."""
         norm = module.get_submodule(call.target)
         front = call.args[0] if len(call.args) == 1 and not call.kwargs else None
-        layer = module.get_submodule(front.target) if isinstance(front, fx.Node) and front.op == "call_module" else None
+        is_call = isinstance(front, fx.Node) and front.op == "call_module"
+        layer = module.get_submodule(front.target) if is_call else None
         if not isinstance(layer, LAYERS):
             raise Refused("there is no convolution or linear layer in front of it")
         if type(layer) not in LAYERS:
