@@ -143,7 +143,9 @@ def check_strides(module, x, mine, wanted) -> None:
     """PyTorch's strides, which differ between its versions and devices for an x in an order of its own: contiguous is right then. With
     channels last also x's, which its InstanceNorm and 3-d layers lose (pytorch#111824)."""
     allowed = [strides(wanted)]
-    is_last = x.ndim in (4, 5) and x.stride(1) < x.stride(-1)
+    spatial_strides = x.stride()[2:]
+    in_order = list(spatial_strides) == sorted(spatial_strides, reverse=True)
+    is_last = x.ndim in (4, 5) and x.stride(1) < x.stride(-1) and in_order
     if type(module).__name__.startswith(("RMSNorm", "LayerNorm")) or not is_last:
         allowed.append(strides(torch.empty(x.shape)))
     if x.ndim > 2 and type(module).__name__.startswith(("BatchNorm", "InstanceNorm", "GroupNorm")):

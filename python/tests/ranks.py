@@ -39,6 +39,9 @@ def _rank(work, rank, ranks, device, folder, failures, args):
     torch.set_num_threads(1)
     if device == "cuda":
         torch.cuda.set_device(rank)
+    else:
+        # A GPU that is there would be taken for the device of a mesh.
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
     backend = "nccl" if device == "cuda" else "gloo"
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     dist.init_process_group(backend, init_method=f"file://{folder}/store", rank=rank, world_size=ranks)

@@ -133,12 +133,10 @@ def release(device: torch.device) -> None:
 @contextlib.contextmanager
 def convolutions_are_chosen():
     """cuDNN measures its convolutions and takes the fastest, as whoever trains lets it do."""
-    before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
-    try:
+    cudnn = torch.backends.cudnn
+    # A context, since flags cannot be set alone where somebody has frozen them; it sets what it is not given to a default of its own.
+    with cudnn.flags(cudnn.enabled, True, cudnn.benchmark_limit, cudnn.deterministic, cudnn.allow_tf32):
         yield
-    finally:
-        torch.backends.cudnn.benchmark = before
 
 
 def compiled(module: torch.nn.Module) -> torch.nn.Module:
