@@ -252,7 +252,7 @@ def test_a_training_step_is_measured_and_recorded(capsys, tmp_path, device):
         assert list(setting["results"]) == ["torch", "isonorm", "without norms"]
         for result in setting["results"].values():
             assert result["median_s"] > 0 and ("peak_bytes" in result) == (device == "cuda")
-        assert len(setting["results"]["isonorm"]["losses"]) >= 2
+        assert len(setting["results"]["isonorm"]["losses"]) >= 1
 
 
 def test_losses_that_differ_are_told():
