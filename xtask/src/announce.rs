@@ -62,6 +62,9 @@ fn crates(context: &Context) -> Result<String> {
 pub fn downloads(context: &Context, steps: &Steps) -> Result<()> {
     println!("downloads");
     println!("  crates   {}", crates(context)?);
+    if steps.need_python() {
+        println!("  Python   45 MB (maturin, pytest, onnx, torchvision and others, for the package's tests)");
+    }
     if !steps.need_python() {
         println!("  PyTorch  nothing (left out)");
     } else if python::present(context)?.is_some() {

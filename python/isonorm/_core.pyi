@@ -1,0 +1,89 @@
+"""The engine. Not an interface: use `isonorm` and `isonorm.torch`.
+
+Addresses are of contiguous memory of the plan's device, as long and of such types as its problem says; 0 is none. Nothing is checked about them."""
+
+from typing import Optional, Sequence
+
+__version__: str
+
+class Plan:
+    """How a problem is carried out on a device; `device` is a GPU's number, or -1 for the CPU with `threads` threads."""
+
+    groups: int
+    mask_elements: int
+    problem: str
+    def __new__(cls, problem: str, device: int, threads: int, synchronized: bool = False) -> Plan: ...
+    def explain(self) -> str: ...
+    def prepare(self) -> None: ...
+    def forward(
+        self,
+        stream: int,
+        x: int,
+        y: int,
+        weight: int,
+        bias: int,
+        residual: int,
+        mask: int,
+        stream_out: int,
+        running_mean: int,
+        running_var: int,
+        factor: float,
+        mean: int,
+        rstd: int,
+    ) -> None: ...
+    def moments(self, stream: int, x: int, mean: int, var: int) -> None: ...
+    def backward(
+        self,
+        stream: int,
+        x: int,
+        dy: int,
+        dx: int,
+        weight: int,
+        bias: int,
+        residual: int,
+        mask: int,
+        dstream: int,
+        running_mean: int,
+        running_var: int,
+        mean: int,
+        rstd: int,
+        mean_g: int,
+        mean_gx: int,
+        dweight: int,
+        dbias: int,
+        dresidual: int,
+    ) -> None: ...
+
+class Imported:
+    """An array of another library, in the memory of the host, from a capsule of `__dlpack__`."""
+
+    address: int
+    shape: list[int]
+    strides: list[int]
+    dtype: str
+    read_only: bool
+    def __new__(cls, capsule: object) -> Imported: ...
+
+class Array:
+    """A result, for libraries that take DLPack."""
+
+    address: int
+    shape: list[int]
+    strides: list[int]
+    dtype: str
+    def __new__(cls, shape: Sequence[int], strides: Sequence[int], dtype: str) -> Array: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: Optional[object] = None,
+        max_version: Optional[tuple[int, int]] = None,
+        dl_device: Optional[tuple[int, int]] = None,
+        copy: Optional[bool] = None,
+    ) -> object: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+def cuda_devices() -> int:
+    """How many GPUs there are that isonorm can work on; 0 without a driver."""
+
+def explain(problem: str, device: str) -> str:
+    """How a problem is carried out, and why so."""
