@@ -9,8 +9,6 @@ __version__: str
 class Plan:
     """How a problem is carried out on a device; `device` is a GPU's number, or -1 for the CPU with `threads` threads."""
 
-    groups: int
-    mask_elements: int
     problem: str
     def __new__(cls, problem: str, device: int, threads: int, synchronized: bool = False) -> Plan: ...
     def explain(self) -> str: ...
