@@ -17,7 +17,8 @@ _BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 
 
 class _Operand:
-    """An array as the engine sees it: an address, a shape, strides in elements, a type; and what has to be kept alive."""
+    """An array as the engine sees it: an address, a shape, strides in elements, a type; and what has to be kept alive.
+"""
 
     __slots__ = ("address", "dtype", "owner", "read_only", "shape", "source", "strides")
 
@@ -48,7 +49,9 @@ class _Operand:
             self.address, self.dtype, self.read_only = imported.address, imported.dtype, imported.read_only
             self.shape, self.strides = tuple(imported.shape), tuple(imported.strides)
         else:
-            raise TypeError(f"{op}: {name} is a {type(source).__name__}, expected an array: NumPy's, or one with __dlpack__")
+            raise TypeError(
+                f"{op}: {name} is a {type(source).__name__}, expected an array: NumPy's, or one with __dlpack__"
+            )
 
     def has_strides(self, wanted: Sequence[int]) -> bool:
         """Whether elements lie so; where there is one, a stride has no meaning."""
@@ -59,7 +62,9 @@ class _Operand:
         numpy = _numpy(op, name)
         base = _as_numpy(numpy, self) if isinstance(self.owner, _core.Imported) else self.owner
         order = sorted(range(len(self.shape)), key=lambda axis: -strides[axis])
-        moved = numpy.ascontiguousarray(base.transpose(order)).transpose([order.index(axis) for axis in range(len(order))])
+        moved = numpy.ascontiguousarray(base.transpose(order)).transpose(
+            [order.index(axis) for axis in range(len(order))]
+        )
         copy = _Operand.__new__(_Operand)
         # The source stays what was given: its library gets the result.
         copy.source, copy.dtype, copy.shape, copy.read_only = self.source, self.dtype, self.shape, False
@@ -123,7 +128,8 @@ def _empty_like(x: _Operand, strides: Sequence[int]):
 
 
 def _hand_over(x: _Operand, y: Any) -> Any:
-    """The result as an array of the library that `x` is from, or, if it has no `from_dlpack`, as one that has `__dlpack__`."""
+    """The result as an array of the library that `x` is from, or, if it has no `from_dlpack`, as one that has
+    `__dlpack__`."""
     if not isinstance(y, _core.Array):
         return y
     namespace = getattr(x.source, "__array_namespace__", None)
@@ -132,7 +138,19 @@ def _hand_over(x: _Operand, y: Any) -> Any:
     return y if from_dlpack is None else from_dlpack(y)
 
 
-def _run(op, x, parameters, words, *, has_channels, layout=None, running=(None, None), training=True, momentum=0.0, residual=None):
+def _run(
+    op,
+    x,
+    parameters,
+    words,
+    *,
+    has_channels,
+    layout=None,
+    running=(None, None),
+    training=True,
+    momentum=0.0,
+    residual=None,
+):
     """Checks, plans and runs. `parameters` are weight and bias, with the shape that they have to have."""
     x = _Operand(op, "x", x)
     weight, bias, wanted = parameters(x.shape)
@@ -156,7 +174,9 @@ def _run(op, x, parameters, words, *, has_channels, layout=None, running=(None, 
             continue
         operand = _Operand(op, name, array)
         if tuple(operand.shape) != tuple(shape):
-            raise ValueError(f"{op}: {name} has shape {tuple(operand.shape)}, expected {tuple(shape)} (x is {tuple(x.shape)})")
+            raise ValueError(
+                f"{op}: {name} has shape {tuple(operand.shape)}, expected {tuple(shape)} (x is {tuple(x.shape)})"
+            )
         order = strides if name == "residual" else _row_major(shape)
         if not operand.has_strides(order):
             if name.startswith("running") and training:
@@ -273,7 +293,8 @@ def instance_norm(
     residual=None,
     layout: str | None = None,
 ):
-    """InstanceNorm of `N, C, spatial`: as `batch_norm`, with statistics of each channel of each sample; running ones are averages over samples."""
+    """InstanceNorm of `N, C, spatial`: as `batch_norm`, with statistics of each channel of each sample; running ones
+    are averages over samples."""
     op = "instancenorm"
     return _run(
         op, x, _of_channels(op, weight, bias), _words(eps, activation), has_channels=True, layout=layout,
@@ -292,7 +313,8 @@ def group_norm(
     residual=None,
     layout: str | None = None,
 ):
-    """GroupNorm of `N, C, spatial`: statistics of each sample over C/num_groups channels and all positions; parameters are `[C]`."""
+    """GroupNorm of `N, C, spatial`: statistics of each sample over C/num_groups channels and all positions; parameters
+    are `[C]`."""
     op = "groupnorm"
     words = _words(eps, activation, f"groups={num_groups}")
     return _run(op, x, _of_channels(op, weight, bias), words, has_channels=True, layout=layout, residual=residual)
@@ -307,8 +329,11 @@ def layer_norm(
     return _run("layernorm", x, parameters, words, has_channels=False, residual=residual)
 
 
-def rms_norm(x, normalized_shape, weight=None, eps: float | None = None, *, activation: str | None = None, residual=None):
-    """RMSNorm over the last dimensions: `x / √(mean(x²) + eps) · weight`. `eps` None: the machine epsilon of the type that is computed in."""
+def rms_norm(
+    x, normalized_shape, weight=None, eps: float | None = None, *, activation: str | None = None, residual=None
+):
+    """RMSNorm over the last dimensions: `x / √(mean(x²) + eps) · weight`. `eps` None: the machine epsilon of the type
+    that is computed in."""
     parameters, dims = _of_last("rmsnorm", normalized_shape, weight, None)
     words = _words(eps, activation, f"dims={dims}")
     return _run("rmsnorm", x, parameters, words, has_channels=False, residual=residual)

@@ -20,7 +20,8 @@ def run(work, ranks: int, device: str = "cpu", *args) -> None:
     with tempfile.TemporaryDirectory() as folder:
         failures = context.SimpleQueue()
         processes = [
-            context.Process(target=_rank, args=(work, rank, ranks, device, folder, failures, args)) for rank in range(ranks)
+            context.Process(target=_rank, args=(work, rank, ranks, device, folder, failures, args))
+            for rank in range(ranks)
         ]
         for process in processes:
             process.start()

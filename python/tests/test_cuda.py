@@ -217,7 +217,11 @@ def test_no_more_is_kept_for_the_backward_pass():
             return torch.relu(self.bn(self.conv(x)) + x)
 
     def kept(model):
-        x = torch.randn(32, 64, 56, 56, device="cuda", dtype=BF16).to(memory_format=torch.channels_last).requires_grad_()
+        x = (
+            torch.randn(32, 64, 56, 56, device="cuda", dtype=BF16)
+            .to(memory_format=torch.channels_last)
+            .requires_grad_()
+        )
         for _ in range(2):
             before = torch.cuda.memory_allocated()
             with torch.autocast("cuda", dtype=BF16):

@@ -323,6 +323,7 @@ def test_an_addition_in_place_keeps_type_and_shape():
         torch.testing.assert_close(found, expected, rtol=2**-7, atol=2**-6)
     with pytest.raises(RuntimeError, match="match"):
         ours(x[:1], x)
+
     # Outside of an addition in place, types are promoted.
     def wide(self, x):
         r = x.float()

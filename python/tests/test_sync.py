@@ -42,7 +42,11 @@ def whole(parts, shape, dtype, device, seed=7):
 
 def part_of(t, parts, rank, memory_format):
     start = sum(parts[:rank])
-    return t[start : start + parts[rank]].contiguous(memory_format=memory_format).clone(memory_format=torch.preserve_format)
+    return (
+        t[start : start + parts[rank]]
+        .contiguous(memory_format=memory_format)
+        .clone(memory_format=torch.preserve_format)
+    )
 
 
 def reference(x, residual, dy, norm, activation):
@@ -63,12 +67,16 @@ def compare(rank, count, device, name, kind, dtype, activation, has_residual, mo
     shape = (CHANNELS,) if kind == "rows" else (CHANNELS, 4, 3) if kind != "odd" else (CHANNELS, 5, 7)
     x, r, dy = whole(parts, shape, dtype, device)
     torch.manual_seed(1)
-    plain = nn.BatchNorm1d(CHANNELS, momentum=momentum) if kind == "rows" else nn.BatchNorm2d(CHANNELS, momentum=momentum)
+    plain = (
+        nn.BatchNorm1d(CHANNELS, momentum=momentum) if kind == "rows" else nn.BatchNorm2d(CHANNELS, momentum=momentum)
+    )
     nn.init.normal_(plain.weight), nn.init.normal_(plain.bias)
     plain = plain.to(device)
     sync = iso.convert_sync_batchnorm(plain)
     sync.activation = activation
-    exact = nn.BatchNorm1d(CHANNELS, momentum=momentum) if kind == "rows" else nn.BatchNorm2d(CHANNELS, momentum=momentum)
+    exact = (
+        nn.BatchNorm1d(CHANNELS, momentum=momentum) if kind == "rows" else nn.BatchNorm2d(CHANNELS, momentum=momentum)
+    )
     exact.load_state_dict({k: v.clone() for k, v in plain.state_dict().items()})
     exact = exact.to(device)
     y_all, dx_all, dr_all, exact = reference(x, r if has_residual else None, dy, exact, activation)
@@ -90,7 +98,12 @@ def compare(rank, count, device, name, kind, dtype, activation, has_residual, mo
     for ours, theirs in ((sync.weight, exact.weight), (sync.bias, exact.bias)):
         total = ours.grad.double().clone()
         dist.all_reduce(total)
-        torch.testing.assert_close(total, theirs.grad, rtol=1e-2 if dtype != torch.float32 else 1e-4, atol=0.3 if dtype != torch.float32 else 1e-3)
+        torch.testing.assert_close(
+            total,
+            theirs.grad,
+            rtol=1e-2 if dtype != torch.float32 else 1e-4,
+            atol=0.3 if dtype != torch.float32 else 1e-3,
+        )
     torch.testing.assert_close(sync.running_mean.double(), exact.running_mean, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(sync.running_var.double(), exact.running_var, rtol=1e-5, atol=1e-6)
     assert sync.num_batches_tracked.item() == 1
@@ -209,7 +222,9 @@ def trains_like_one(rank, count, device):
 
     def model():
         torch.manual_seed(5)
-        return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 4)).to(device)
+        return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 4)).to(
+            device
+        )
 
     dtype = torch.float64 if device.type == "cpu" else torch.float32
     whole_model, split = model().double(), iso.convert_sync_batchnorm(model().to(dtype))
@@ -235,7 +250,9 @@ def trains_like_one(rank, count, device):
             optimizer.step()
     close = {"rtol": 1e-9, "atol": 1e-9} if dtype == torch.float64 else {"rtol": 1e-3, "atol": 1e-4}
     for (name, ours), theirs in zip(split.state_dict().items(), whole_model.state_dict().values()):
-        torch.testing.assert_close(ours.double(), theirs.double(), msg=lambda text, name=name: f"{name}: {text}", **close)
+        torch.testing.assert_close(
+            ours.double(), theirs.double(), msg=lambda text, name=name: f"{name}: {text}", **close
+        )
 
 
 @pytest.mark.parametrize("place, count", places())
@@ -259,5 +276,3 @@ def test_conversion_keeps_parameters_and_activations():
     assert type(converted[1]) is iso.SyncBatchNorm and converted[2][0].activation == "relu"
     assert all(value is before[name] for name, value in converted.named_parameters())
     assert converted.state_dict().keys() == state.keys()
-
-

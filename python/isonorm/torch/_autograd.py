@@ -11,7 +11,8 @@ from ._problem import LAST, in_layout, kept, layout
 
 
 def unpack_mask(saved: torch.Tensor, plans_kept, x: torch.Tensor) -> torch.Tensor:
-    """The mask of a ReLU behind a residual, an element of `x`'s shape each: a byte has the bits of 16 bytes of the result."""
+    """The mask of a ReLU behind a residual, an element of `x`'s shape each: a byte has the bits of 16 bytes of the
+    result."""
     each = 16 // x.element_size()
     raw = saved[plans_kept.mask : plans_kept.mask + (x.numel() + each - 1) // each]
     bits = torch.arange(each, dtype=torch.uint8, device=x.device)
@@ -39,7 +40,8 @@ class Normalize(torch.autograd.Function):
         y, stream, saved = plans.forward(x, weight, bias, residual, running_mean, running_var, factor, True)
         ctx.set_materialize_grads(False)
         ctx.plans, ctx.where = plans, where
-        # What the backward pass reads: the stream in the place of x; the residual where an activation's derivative depends on it.
+        # What the backward pass reads: the stream in the place of x; the residual where an activation's derivative
+        # depends on it.
         smooth = plans.call.activation is None
         read = None if plans.masked or plans.stream or smooth else residual
         given = (running_mean, running_var) if plans.given else (None, None)
@@ -99,7 +101,8 @@ class Gradients(torch.autograd.Function):
 
 
 class SecondDerivative(torch.autograd.Function):
-    """The derivative of the backward pass. It has none: every path through it raises, rather than to leave out a part."""
+    """The derivative of the backward pass. It has none: every path through it raises, rather than to leave out a part.
+"""
 
     @staticmethod
     def forward(ctx, call, masked: bool, ddx, ddweight, ddbias, ddresidual, *tensors):

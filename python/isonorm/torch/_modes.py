@@ -15,12 +15,14 @@ _is_batched = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda ten
 
 
 def is_batched(tensor: torch.Tensor) -> bool:
-    """Whether it stands for several tensors, as gradients do that torch.autograd.grad is given with `is_grads_batched`."""
+    """Whether it stands for several tensors, as gradients do that torch.autograd.grad is given with
+    `is_grads_batched`."""
     return _is_batched(tensor)
 
 
 def _is_cast(operator: str) -> bool:
-    """Whether autocast on CUDA does something about an operator. Which it does has changed between versions of torch."""
+    """Whether autocast on CUDA does something about an operator. Which it does has changed between versions of torch.
+"""
     has_kernel = getattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", lambda name, key: operator != "rms_norm")
     return has_kernel(f"aten::{operator}", "AutocastCUDA")
 
@@ -34,7 +36,8 @@ AUTOCAST_TO_F32 = tuple(
 
 
 def is_transformed() -> bool:
-    """Whether torch does something else with a function than to call it: torch.func's transforms, forward-mode derivatives, torch.jit.trace."""
+    """Whether torch does something else with a function than to call it: torch.func's transforms, forward-mode
+    derivatives, torch.jit.trace."""
     return _transforms_active() or forward_ad._current_level >= 0 or _jit_state() is not None
 
 

@@ -39,7 +39,8 @@ def finish(y, residual, activation: str | None):
 
 
 def backward(call: Call, dy, dstream, x, weight, bias, residual, running_mean, running_var, needs, mask=None):
-    """The gradients of x, weight, bias and residual, as far as they are needed, else None. `x` is the stream where there is one."""
+    """The gradients of x, weight, bias and residual, as far as they are needed, else None. `x` is the stream where
+    there is one."""
     leaves = [None if t is None else t.detach().requires_grad_() for t in (x, weight, bias, residual)]
     plain = call._replace(stream=False, activation=None if mask is not None else call.activation)
     running = (None, None) if call.training else (running_mean, running_var)

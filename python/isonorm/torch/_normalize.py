@@ -1,4 +1,5 @@
-"""The one way from a function or module to a result: looks at the tensors, then takes kernels, a registered operator, or torch."""
+"""The one way from a function or module to a result: looks at the tensors, then takes kernels, a registered operator,
+or torch."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def normalize(call: Call, x, weight, bias, residual=None, running_mean=None, run
         )
     if residual is not None and (
         not isinstance(residual, torch.Tensor)
-        or residual.shape != x.shape or residual.dtype != x.dtype or residual.get_device() != x.get_device()
+        or residual.shape != x.shape
+        or residual.dtype != x.dtype
+        or residual.get_device() != x.get_device()
     ):
         return _apart(call, x, weight, bias, residual, running_mean, running_var, factor)
     params = _check(call, x, weight, bias, running_mean, running_var)
@@ -69,7 +72,9 @@ def normalize(call: Call, x, weight, bias, residual=None, running_mean=None, run
     return result
 
 
-def _run(call, x, where, weight, bias, residual, params, running_mean, running_var, factor, notes: tuple[Site, tuple] | None):
+def _run(
+    call, x, where, weight, bias, residual, params, running_mean, running_var, factor, notes: tuple[Site, tuple] | None
+):
     """By kernels, now. None where there are none for this device."""
     keep = torch.is_grad_enabled() and (
         x.requires_grad
@@ -128,7 +133,9 @@ def _check(call: Call, x, weight, bias, running_mean, running_var) -> torch.dtyp
     eps = call.eps
     if eps is not None and not 0 <= eps < math.inf or eps == 0 and call.op in HAVE_RUNNING:
         return None
-    if running_mean is not None and (running_mean.requires_grad or running_var is not None and running_var.requires_grad):
+    if running_mean is not None and (
+        running_mean.requires_grad or running_var is not None and running_var.requires_grad
+    ):
         return None
     params = None
     for tensor in (weight, bias, running_mean, running_var):

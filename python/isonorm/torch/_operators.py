@@ -5,7 +5,6 @@ derivative is torch's operators, for below an operator nothing can be differenti
 
 from __future__ import annotations
 
-from typing import Optional
 
 import torch
 from torch import Tensor
@@ -24,6 +23,7 @@ _library.define(
     f"backward(Tensor dy, Tensor? dstream, {_TENSORS}, Tensor? saved, {_CALL}, bool masked, bool[] needs) "
     "-> (Tensor dx, Tensor dweight, Tensor dbias, Tensor dresidual)"
 )
+
 
 def knows(x: Tensor) -> bool:
     """Whether operators work on such a tensor: torch's own, and those that stand for one while torch traces."""
@@ -99,7 +99,23 @@ def _forward_fake(
 
 
 def _backward(
-    dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, op, size, eps, activation, training, stream, masked, needs
+    dy,
+    dstream,
+    x,
+    weight,
+    bias,
+    residual,
+    running_mean,
+    running_var,
+    saved,
+    op,
+    size,
+    eps,
+    activation,
+    training,
+    stream,
+    masked,
+    needs,
 ):
     call = Call(op, size, eps, activation, training, stream)
     x, where = dense(x, op in HAVE_CHANNELS)
@@ -120,7 +136,23 @@ def _backward(
 
 
 def _backward_fake(
-    dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, op, size, eps, activation, training, stream, masked, needs
+    dy,
+    dstream,
+    x,
+    weight,
+    bias,
+    residual,
+    running_mean,
+    running_var,
+    saved,
+    op,
+    size,
+    eps,
+    activation,
+    training,
+    stream,
+    masked,
+    needs,
 ):
     like = (x, weight, bias, x)
     return tuple(torch.empty_like(t) if need else x.new_empty(0) for t, need in zip(like, needs))
@@ -154,7 +186,18 @@ def _derivative(ctx, dy, dstream, *_):
     if dy is None:
         dy = torch.zeros_like(x)
     found = torch.ops.isonorm.backward(
-        dy, dstream if ctx.call.stream else None, x, weight, bias, residual, running_mean, running_var, saved, *ctx.call, ctx.masked, needs
+        dy,
+        dstream if ctx.call.stream else None,
+        x,
+        weight,
+        bias,
+        residual,
+        running_mean,
+        running_var,
+        saved,
+        *ctx.call,
+        ctx.masked,
+        needs,
     )
     found = [g if need else None for g, need in zip(found, needs)]
     return (*found, *[None] * 10)
@@ -179,9 +222,7 @@ torch.library.register_autograd("isonorm::backward", _second_derivative, setup_c
 
 def normalize(call: Call, x, where, weight, bias, residual, params, running_mean, running_var, factor):
     """By the operator `isonorm::forward`."""
-    keep = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (x, weight, bias, residual)
-    )
+    keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias, residual))
     y, stream, _, new_mean, new_var = torch.ops.isonorm.forward(
         x, weight, bias, residual, running_mean, running_var, *call, factor, keep
     )

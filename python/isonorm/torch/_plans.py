@@ -25,7 +25,19 @@ def raw_stream(x: torch.Tensor) -> int:
 class Plans:
     """How a problem is carried out on a device, forward and backward."""
 
-    __slots__ = ("call", "masked", "stream", "given", "kept", "device", "_problem", "_device", "_run", "_backward", "_smooth")
+    __slots__ = (
+        "call",
+        "masked",
+        "stream",
+        "given",
+        "kept",
+        "device",
+        "_problem",
+        "_device",
+        "_run",
+        "_backward",
+        "_smooth",
+    )
 
     def __init__(self, call: Call, x: torch.Tensor, where: int, params: torch.dtype, affine: str, residual: str):
         self.call = call
@@ -45,7 +57,8 @@ class Plans:
         return _core.Plan(problem(call, shape, dtype, where, params, affine, residual, way), *self._device)
 
     def forward(self, x, weight, bias, residual, running_mean, running_var, factor, keep, zeros=False):
-        """The result, the residual stream or None, and what the backward pass needs (bytes) or None; `zeros`: with no byte left as it was."""
+        """The result, the residual stream or None, and what the backward pass needs (bytes) or None; `zeros`: with no
+        byte left as it was."""
         try:
             return self._launch_forward(x, weight, bias, residual, running_mean, running_var, factor, keep, zeros)
         except NotImplementedError:
@@ -84,14 +97,19 @@ class Plans:
         return y, stream, saved
 
     def backward(self, dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs):
-        """The gradients of x, weight, bias and residual, as far as they are needed, else None. `x` is the stream where there is one."""
+        """The gradients of x, weight, bias and residual, as far as they are needed, else None. `x` is the stream where
+        there is one."""
         if self._backward is None:
             self._backward = self._plan("backward").backward
         try:
-            return self._launch_backward(dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
+            return self._launch_backward(
+                dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs
+            )
         except NotImplementedError:
             dy, dstream, x, residual = map(_aligned, (dy, dstream, x, residual))
-            return self._launch_backward(dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
+            return self._launch_backward(
+                dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs
+            )
 
     def _launch_backward(self, dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs):
         needs_x, needs_weight, needs_bias, needs_residual = needs
@@ -135,7 +153,9 @@ class Plans:
 
 def _aligned(tensor: torch.Tensor | None) -> torch.Tensor | None:
     """The same where it starts on 16 bytes, a copy otherwise."""
-    return tensor if tensor is None or tensor.data_ptr() % 16 == 0 else tensor.clone(memory_format=torch.preserve_format)
+    return (
+        tensor if tensor is None or tensor.data_ptr() % 16 == 0 else tensor.clone(memory_format=torch.preserve_format)
+    )
 
 
 _plans: dict[tuple, Plans | None] = {}

@@ -91,7 +91,11 @@ def problem(call: Call, shape, dtype, where: int, params, affine: str, residual:
     if residual != "none":
         words.append(f"residual={residual}")
     uses_running = call.op in HAVE_RUNNING and not call.training
-    passes = {"forward": ("train", "eval"), "backward": ("backward", "backward_eval"), "moments": ("moments", "moments")}
+    passes = {
+        "forward": ("train", "eval"),
+        "backward": ("backward", "backward_eval"),
+        "moments": ("moments", "moments"),
+    }
     words.append(f"pass={passes[way][uses_running]}")
     return " ".join(words)
 
@@ -111,7 +115,8 @@ def groups(call: Call, shape: torch.Size) -> int:
 
 
 class Kept(NamedTuple):
-    """Where in the bytes that a forward pass keeps for its backward pass the parts begin, and how many there are in all."""
+    """Where in the bytes that a forward pass keeps for its backward pass the parts begin, and how many there are in
+    all."""
 
     rstd: int
     mask: int
@@ -131,7 +136,8 @@ def _up(size: int) -> int:
 
 
 def kept(call: Call, x: torch.Tensor, masked: bool) -> Kept:
-    """Of a forward pass with the statistics of `x`: mean, rstd and the mask, in this order, without what there is not."""
+    """Of a forward pass with the statistics of `x`: mean, rstd and the mask, in this order, without what there is not.
+"""
     rstd_dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     # As precise as the device's backward pass can use it.
     mean_dtype = torch.float64 if x.device.type == "cpu" else rstd_dtype

@@ -106,7 +106,8 @@ def again(site: Site, config: tuple, x, weight, bias, residual, running_mean, ru
             or residual.shape != site.shape
             or residual.stride() != site.stride
             or residual.get_device() != device
-            or device < 0 and not residual.is_cpu
+            or device < 0
+            and not residual.is_cpu
         ):
             return None
         grad = grad or residual.requires_grad
@@ -116,7 +117,8 @@ def again(site: Site, config: tuple, x, weight, bias, residual, running_mean, ru
                 statistic.dtype is not params
                 or statistic.shape != (site.shape[1],)
                 or statistic.get_device() != device
-                or device < 0 and not statistic.is_cpu
+                or device < 0
+                and not statistic.is_cpu
                 or not statistic.is_contiguous()
                 or statistic.requires_grad
             ):

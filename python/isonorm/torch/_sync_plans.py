@@ -1,4 +1,5 @@
-"""The plans of a SyncBatchNorm: moments, the forward pass with statistics that are given, and both halves of the backward pass."""
+"""The plans of a SyncBatchNorm: moments, the forward pass with statistics that are given, and both halves of the
+backward pass."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Sequence
 
-import torch
 from torch import Tensor
 
 from . import _activations, _checks
@@ -64,7 +63,8 @@ def instance_norm(
     activation: str | None = None,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """InstanceNorm of `N, C, spatial`; parameters and running statistics are `[C]`, the latter averages over the instances."""
+    """InstanceNorm of `N, C, spatial`; parameters and running statistics are `[C]`, the latter averages over the
+    instances."""
     _checks.instance_has_statistics(input, use_input_stats)
     _activations.function(activation)
     call = Call("instancenorm", 0, eps, activation, use_input_stats)
@@ -81,7 +81,8 @@ def group_norm(
     activation: str | None = None,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """GroupNorm of `N, C, spatial`: statistics of each sample over C/num_groups channels and all positions; parameters are `[C]`."""
+    """GroupNorm of `N, C, spatial`: statistics of each sample over C/num_groups channels and all positions; parameters
+    are `[C]`."""
     _activations.function(activation)
     return normalize(Call("groupnorm", num_groups, eps, activation, True), input, weight, bias, residual)
 
@@ -111,7 +112,8 @@ def rms_norm(
     activation: str | None = None,
     residual: Tensor | None = None,
 ) -> Tensor:
-    """RMSNorm over the last dimensions: `x / √(mean(x²) + eps) · weight`. `eps` None: the machine epsilon of the type that is computed in."""
+    """RMSNorm over the last dimensions: `x / √(mean(x²) + eps) · weight`. `eps` None: the machine epsilon of the type
+    that is computed in."""
     _activations.function(activation)
     call = Call("rmsnorm", _checks.last_dimensions(input, normalized_shape, "rms_norm"), eps, activation, True)
     return normalize(call, input, weight, None, residual)
@@ -127,9 +129,12 @@ def layer_norm_stream(
     *,
     activation: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The residual stream of a pre-norm transformer: `stream = input + residual`, and its LayerNorm. Returns both, the norm first."""
+    """The residual stream of a pre-norm transformer: `stream = input + residual`, and its LayerNorm. Returns both, the
+    norm first."""
     _activations.function(activation)
-    call = Call("layernorm", _checks.last_dimensions(input, normalized_shape, "layer_norm"), eps, activation, True, True)
+    call = Call(
+        "layernorm", _checks.last_dimensions(input, normalized_shape, "layer_norm"), eps, activation, True, True
+    )
     return normalize(call, input, weight, bias, residual)
 
 
@@ -142,7 +147,8 @@ def rms_norm_stream(
     *,
     activation: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The residual stream of a pre-norm transformer: `stream = input + residual`, and its RMSNorm. Returns both, the norm first."""
+    """The residual stream of a pre-norm transformer: `stream = input + residual`, and its RMSNorm. Returns both, the
+    norm first."""
     _activations.function(activation)
     call = Call("rmsnorm", _checks.last_dimensions(input, normalized_shape, "rms_norm"), eps, activation, True, True)
     return normalize(call, input, weight, None, residual)

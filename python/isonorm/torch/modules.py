@@ -58,7 +58,8 @@ class _Fused:
         return text if self.activation is None else f"{text}, activation={self.activation!r}"
 
     def _run(self, config: tuple, x: Tensor, residual, affine, running_mean=None, running_var=None, factor=0.0):
-        """`normalize(Call(*config), …)`, by a short way if the last call was like this one. `affine` are weight and bias."""
+        """`normalize(Call(*config), …)`, by a short way if the last call was like this one. `affine` are weight and
+        bias."""
         weight, bias = affine
         if torch.compiler.is_compiling():
             return normalize(Call(*config), x, weight, bias, residual, running_mean, running_var, factor)
@@ -90,7 +91,9 @@ class _Fused:
 
 
 class _BatchNorm(_Fused):
-    def forward(self, input: Tensor, residual: Tensor | None = None, *, activation: str | None | _OwnActivation = OWN) -> Tensor:
+    def forward(
+        self, input: Tensor, residual: Tensor | None = None, *, activation: str | None | _OwnActivation = OWN
+    ) -> Tensor:
         """`activation(norm(input) + residual)`; `activation` is the module's unless it is given."""
         if type(input) is Proxy:
             return self._traced(input, residual=residual, activation=activation)
@@ -132,7 +135,9 @@ class BatchNorm3d(_BatchNorm, nn.BatchNorm3d):
 
 
 class _InstanceNorm(_Fused):
-    def forward(self, input: Tensor, residual: Tensor | None = None, *, activation: str | None | _OwnActivation = OWN) -> Tensor:
+    def forward(
+        self, input: Tensor, residual: Tensor | None = None, *, activation: str | None | _OwnActivation = OWN
+    ) -> Tensor:
         """`activation(norm(input) + residual)`; `activation` is the module's unless it is given."""
         if type(input) is Proxy:
             return self._traced(input, residual=residual, activation=activation)
@@ -140,7 +145,9 @@ class _InstanceNorm(_Fused):
         channels = input.dim() - self._get_no_batch_dim()
         if input.size(channels) != self.num_features:
             # torch warns or raises, as it sees fit.
-            return _native.finish(super().forward(input), residual, self.activation if activation is OWN else activation)
+            return _native.finish(
+                super().forward(input), residual, self.activation if activation is OWN else activation
+            )
         batched = input.dim() > self._get_no_batch_dim()
         if not batched:
             input, residual = (None if t is None else t.unsqueeze(0) for t in (input, residual))
@@ -173,7 +180,9 @@ class InstanceNorm3d(_InstanceNorm, nn.InstanceNorm3d):
 class GroupNorm(_Fused, nn.GroupNorm):
     """torch.nn.GroupNorm of `N, C, spatial`."""
 
-    def forward(self, input: Tensor, residual: Tensor | None = None, *, activation: str | None | _OwnActivation = OWN) -> Tensor:
+    def forward(
+        self, input: Tensor, residual: Tensor | None = None, *, activation: str | None | _OwnActivation = OWN
+    ) -> Tensor:
         """`activation(norm(input) + residual)`; `activation` is the module's unless it is given."""
         if type(input) is Proxy:
             return self._traced(input, residual=residual, activation=activation)
@@ -262,7 +271,9 @@ class FrozenBatchNorm2d(nn.Module):
         state_dict.pop(prefix + "num_batches_tracked", None)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    def forward(self, x: Tensor, residual: Tensor | None = None, *, activation: str | None | _OwnActivation = OWN) -> Tensor:
+    def forward(
+        self, x: Tensor, residual: Tensor | None = None, *, activation: str | None | _OwnActivation = OWN
+    ) -> Tensor:
         """`activation(norm(x) + residual)`; `activation` is the module's unless it is given."""
         if type(x) is Proxy:
             return _Fused._traced(self, x, residual=residual, activation=activation)

@@ -123,8 +123,15 @@ def sync_batch_norm(
 
 def _check(input, weight, bias, running_mean, running_var) -> None:
     if input.dtype not in DTYPES or not (input.is_cpu or input.is_cuda and input.dtype != torch.float64):
-        raise TypeError(f"sync_batch_norm: the input is {input.dtype} on {input.device}, for which there are no kernels")
-    for name, tensor in (("weight", weight), ("bias", bias), ("running_mean", running_mean), ("running_var", running_var)):
+        raise TypeError(
+            f"sync_batch_norm: the input is {input.dtype} on {input.device}, for which there are no kernels"
+        )
+    for name, tensor in (
+        ("weight", weight),
+        ("bias", bias),
+        ("running_mean", running_mean),
+        ("running_var", running_var),
+    ):
         if tensor is None:
             continue
         if tensor.shape != (input.shape[1],):
@@ -137,7 +144,8 @@ def _check(input, weight, bias, running_mean, running_var) -> None:
 
 
 class _Synchronized(torch.autograd.Function):
-    """What the ranks do together. The statistics are given to kernels as running ones are, since they are not those of the input alone."""
+    """What the ranks do together. The statistics are given to kernels as running ones are, since they are not those of
+    the input alone."""
 
     @staticmethod
     def forward(ctx, x, weight, bias, residual, call, running_mean, running_var, factor, group):
@@ -174,7 +182,12 @@ class _Gradients(torch.autograd.Function):
             dx, dresidual = plans.backward(*read, means, needs_residual)
             dresidual = dresidual.clone() if dresidual is dy else dresidual
         dbias, dweight = (part.clone() for part in own)
-        return (dx if needs_x else None), (dweight if needs_weight else None), (dbias if needs_bias else None), dresidual
+        return (
+            (dx if needs_x else None),
+            (dweight if needs_weight else None),
+            (dbias if needs_bias else None),
+            dresidual,
+        )
 
     @staticmethod
     def backward(ctx, *_):
@@ -182,7 +195,8 @@ class _Gradients(torch.autograd.Function):
 
 
 def _statistics(x: Tensor, group) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and biased variance of each channel over all ranks, in the types that kernels read, and how many values there are."""
+    """Mean and biased variance of each channel over all ranks, in the types that kernels read, and how many values
+    there are."""
     channels = x.shape[1]
     own = torch.zeros(2 * channels + 1, dtype=torch.float64, device=x.device)
     if x.numel() > 0:
