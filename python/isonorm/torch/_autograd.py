@@ -45,7 +45,6 @@ class Normalize(torch.autograd.Function):
         smooth = plans.call.activation is None
         read = None if plans.masked or plans.stream or smooth else residual
         given = (running_mean, running_var) if plans.given else (None, None)
-        ctx.has_residual = residual is not None
         ctx.save_for_backward(x if stream is None else stream, weight, bias, read, saved, *given)
         return y if stream is None else (y, stream)
 
@@ -69,27 +68,22 @@ class Normalize(torch.autograd.Function):
                 plans.call, dy, dstream, x, weight, bias, residual, running_mean, running_var, needs, mask
             )
             return (*found, None, None, None, None, None)
-        run = Gradients.apply if torch.is_grad_enabled() else gradients
-        found = run(dy, dstream, x, weight, bias, residual, plans, running_mean, running_var, saved, needs)
+        given = (dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
+        found = Gradients.apply(plans, *given) if torch.is_grad_enabled() else plans.backward(*given)
         return (*found, None, None, None, None, None)
-
-
-def gradients(dy, dstream, x, weight, bias, residual, plans: Plans, running_mean, running_var, saved, needs):
-    """dx, dweight, dbias and dresidual, those that are needed."""
-    return plans.backward(dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
 
 
 class Gradients(torch.autograd.Function):
     """The backward pass as a function of its own, which has a derivative."""
 
     @staticmethod
-    def forward(ctx, dy, dstream, x, weight, bias, residual, plans, running_mean, running_var, saved, needs):
+    def forward(ctx, plans: Plans, dy, *rest):
+        *tensors, needs = rest
         ctx.plans = plans
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(dy, dstream, x, weight, bias, residual, running_mean, running_var, saved)
-        found = plans.backward(dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
+        ctx.save_for_backward(dy, *tensors)
+        dx, dweight, dbias, dresidual = plans.backward(dy, *rest)
         # A result that is an input, or another result, would be taken for a view of it.
-        dx, dweight, dbias, dresidual = found
         if dresidual is not None and (dresidual is dy or dresidual is dx):
             dresidual = dresidual.clone()
         return dx, dweight, dbias, dresidual
@@ -97,12 +91,11 @@ class Gradients(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *given):
         found = SecondDerivative.apply(ctx.plans.call, ctx.plans.masked, *given, *ctx.saved_tensors)
-        return (*found, None, None, None, None, None)
+        return (None, *found, None, None, None, None)
 
 
 class SecondDerivative(torch.autograd.Function):
-    """The derivative of the backward pass. It has none: every path through it raises, rather than to leave out a part.
-"""
+    """The derivative of the backward pass, which has none: every path through it raises rather than leaves out a part."""
 
     @staticmethod
     def forward(ctx, call, masked: bool, ddx, ddweight, ddbias, ddresidual, *tensors):

@@ -59,7 +59,7 @@ def normalize(call: Call, x, weight, bias, residual=None, running_mean=None, run
     if residual is not None and layout(residual, has_channels) != where:
         residual = in_layout(residual, where)
     if compiling:
-        result = _operators.normalize(call, x, where, weight, bias, residual, params, running_mean, running_var, factor)
+        result = _operators.normalize(call, x, weight, bias, residual, running_mean, running_var, factor)
     else:
         same = all(a is b for a, b in zip(asked, (x, weight, bias, residual, running_mean)))
         notes = notes if same else None

@@ -5,7 +5,6 @@ derivative is torch's operators, for below an operator nothing can be differenti
 
 from __future__ import annotations
 
-
 import torch
 from torch import Tensor
 
@@ -220,7 +219,7 @@ torch.library.register_autograd("isonorm::forward", _derivative, setup_context=_
 torch.library.register_autograd("isonorm::backward", _second_derivative, setup_context=_setup_backward, lib=_library)
 
 
-def normalize(call: Call, x, where, weight, bias, residual, params, running_mean, running_var, factor):
+def normalize(call: Call, x, weight, bias, residual, running_mean, running_var, factor):
     """By the operator `isonorm::forward`."""
     keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias, residual))
     y, stream, _, new_mean, new_var = torch.ops.isonorm.forward(

@@ -22,6 +22,12 @@ def raw_stream(x: torch.Tensor) -> int:
     return _current_stream(x.get_device()) if x.is_cuda else 0
 
 
+def device_of(x: torch.Tensor) -> tuple[int, int]:
+    """A GPU's number, or -1 and the threads of the CPU: what a plan is for."""
+    index = x.get_device()
+    return index, torch.get_num_threads() if index < 0 else 0
+
+
 class Plans:
     """How a problem is carried out on a device, forward and backward."""
 
@@ -31,7 +37,6 @@ class Plans:
         "stream",
         "given",
         "kept",
-        "device",
         "_problem",
         "_device",
         "_run",
@@ -46,8 +51,7 @@ class Plans:
         self.given = call.op in HAVE_RUNNING and not call.training
         self.kept = kept(call, x, self.masked)
         self._problem = (call, tuple(x.shape), x.dtype, where, params, affine, residual)
-        index = x.get_device()
-        self._device = (index, torch.get_num_threads() if index < 0 else 0)
+        self._device = device_of(x)
         self._run = self._plan("forward").forward
         self._backward = None
         self._smooth = call.activation is None
@@ -75,10 +79,7 @@ class Plans:
             at = self.kept
             make = torch.zeros if zeros and at.gaps else torch.empty
             saved = make(at.bytes, dtype=torch.uint8, device=x.device)
-            first = saved.data_ptr()
-            mean = first if at.rstd else 0
-            rstd = first + at.rstd
-            mask = first + at.mask if self.masked else 0
+            mean, rstd, mask = self._addresses(saved)
         self._run(
             raw_stream(x),
             x.data_ptr(),
@@ -95,6 +96,11 @@ class Plans:
             rstd,
         )
         return y, stream, saved
+
+    def _addresses(self, saved) -> tuple[int, int, int]:
+        """Of the parts of what a forward pass keeps: mean, rstd and mask, 0 for those that there are not."""
+        first, at = saved.data_ptr(), self.kept
+        return (first if at.rstd else 0), first + at.rstd, (first + at.mask if self.masked else 0)
 
     def backward(self, dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs):
         """The gradients of x, weight, bias and residual, as far as they are needed, else None. `x` is the stream where
@@ -120,11 +126,7 @@ class Plans:
         dresidual = torch.empty_like(x) if needs_residual and not self.stream and not self._smooth else None
         mean = rstd = mask = 0
         if not self.given:
-            at = self.kept
-            first = saved.data_ptr()
-            mean = first if at.rstd else 0
-            rstd = first + at.rstd
-            mask = first + at.mask if self.masked else 0
+            mean, rstd, mask = self._addresses(saved)
         needs_z = not self._smooth and not self.masked
         self._backward(
             raw_stream(x),
@@ -163,7 +165,6 @@ _plans: dict[tuple, Plans | None] = {}
 
 def find(call: Call, x, where: int, params: torch.dtype, affine: str, residual: str) -> Plans | None:
     """The plans for this call; None where no kernel carries it out on this device."""
-    index = x.get_device()
     key = (
         call,
         x.shape,
@@ -172,8 +173,7 @@ def find(call: Call, x, where: int, params: torch.dtype, affine: str, residual: 
         params,
         affine,
         residual,
-        torch.get_num_threads() if index < 0 else index,
-        index < 0,
+        device_of(x),
     )
     try:
         return _plans[key]

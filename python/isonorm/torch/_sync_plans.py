@@ -8,16 +8,11 @@ from torch import Tensor
 
 from isonorm import _core
 
-from ._plans import raw_stream
+from ._plans import device_of, raw_stream
 from ._problem import Call, can_mask, layout, problem
 
 _MOST = 4096
 _plans: dict[tuple, object] = {}
-
-
-def _device(x: Tensor) -> tuple[int, int]:
-    index = x.get_device()
-    return index, torch.get_num_threads() if index < 0 else 0
 
 
 def statistics_types(x: Tensor) -> tuple[torch.dtype, torch.dtype]:
@@ -37,7 +32,7 @@ def _remembered(key: tuple, make):
 
 def moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """The mean and the biased variance of each channel, in one read of `x`."""
-    where, device = layout(x, True), _device(x)
+    where, device = layout(x, True), device_of(x)
     mean_type, var_type = statistics_types(x)
 
     def make():
@@ -52,7 +47,7 @@ def moments(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def find(call: Call, x: Tensor, has_residual: bool) -> SyncPlans:
     """The plans for such an input, which has an affine map of the accumulator's type."""
-    where, device = layout(x, True), _device(x)
+    where, device = layout(x, True), device_of(x)
     key = (call, x.shape, x.dtype, where, has_residual, *device)
     return _remembered(key, lambda: SyncPlans(call, x, where, has_residual, device))
 
