@@ -1,6 +1,8 @@
 //! The generated PTX, for whoever launches kernels: `cargo xtask ptx` writes it, and its first line names the sources.
 //!
 //! The driver compiles a module for the GPU at hand when it is loaded; load one when it is first used.
+//!
+//! The lists are statics, not constants: of a constant each codegen unit that names it has a copy, and this text is sixty megabytes.
 
 /// PTX of some kernels, with the element types they are for.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +43,7 @@ macro_rules! modules {
     ($($family:literal of $($data:literal)* for $capability:literal;)*) => {
         /// The modules of the kernels for rows: each family for each element type that its kernels do well with. Families and names of
         /// entry points are those of [`Key`](crate::rows::key::Key).
-        pub const ROWS: &[Module] = &[$($(module!($family, $data, $capability),)*)*];
+        pub static ROWS: &[Module] = &[$($(module!($family, $data, $capability),)*)*];
     };
 }
 
@@ -158,13 +160,13 @@ modules! {
 }
 
 /// The modules of the [`ladder`](crate::ladder): what no plan takes.
-pub const LADDER: &[Module] = &[
+pub static LADDER: &[Module] = &[
     module!("ladder_batch_norm", "f32", 80),
     module!("ladder_layer_norm", "f32", 80),
 ];
 
 /// A kernel that does nothing, named `nothing`: for questions to the driver about clusters.
-pub const OCCUPANCY: Module = Module {
+pub static OCCUPANCY: Module = Module {
     family: "occupancy",
     data: "",
     compute_capability: 90,
