@@ -2,7 +2,10 @@
 
 Addresses are of contiguous memory of the plan's device, as long and of such types as its problem says; 0 is none. Nothing is checked about them."""
 
-from typing import Optional, Sequence
+from typing import TYPE_CHECKING, Optional, Sequence
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __version__: str
 
@@ -51,6 +54,83 @@ class Plan:
         dbias: int,
         dresidual: int,
     ) -> None: ...
+
+class Passes:
+    """A forward and a backward pass on tensors of PyTorch that are like those it was made for. `kept` has the attributes `rstd`, `mask`, `bytes`
+    and `gaps`, `kind` the attributes `masked`, `stream`, `given` and `activates`."""
+
+    def __new__(cls, forward: str, backward: str, device: int, threads: int, kept: object, kind: object) -> Passes: ...
+    def forward(
+        self,
+        x: Tensor,
+        weight: Optional[Tensor],
+        bias: Optional[Tensor],
+        residual: Optional[Tensor],
+        running_mean: Optional[Tensor],
+        running_var: Optional[Tensor],
+        factor: float,
+        keep: bool,
+        zeros: bool = False,
+    ) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]: ...
+    def gradients(
+        self,
+        dy: Tensor,
+        dstream: Optional[Tensor],
+        x: Tensor,
+        weight: Optional[Tensor],
+        bias: Optional[Tensor],
+        residual: Optional[Tensor],
+        running_mean: Optional[Tensor],
+        running_var: Optional[Tensor],
+        saved: Optional[Tensor],
+        needs: Sequence[bool],
+    ) -> Optional[list[Optional[Tensor]]]: ...
+    def backward(
+        self,
+        dy: Tensor,
+        dstream: Optional[Tensor],
+        x: Tensor,
+        weight: Optional[Tensor],
+        bias: Optional[Tensor],
+        residual: Optional[Tensor],
+        running_mean: Optional[Tensor],
+        running_var: Optional[Tensor],
+        saved: Optional[Tensor],
+        needs: Sequence[bool],
+    ) -> list[Optional[Tensor]]: ...
+
+class Site:
+    """The last call of a module."""
+
+    def __new__(cls) -> Site: ...
+    def remember(
+        self,
+        config: tuple,
+        x: Tensor,
+        weight: Optional[Tensor],
+        bias: Optional[Tensor],
+        residual: Optional[Tensor],
+        running_mean: Optional[Tensor],
+        how: object,
+        passes: Passes,
+        plans: object,
+        apply: object,
+    ) -> None: ...
+    def again(
+        self,
+        config: tuple,
+        x: Tensor,
+        weight: Optional[Tensor],
+        bias: Optional[Tensor],
+        residual: Optional[Tensor],
+        running_mean: Optional[Tensor],
+        running_var: Optional[Tensor],
+        factor: float,
+    ) -> object: ...
+    def __deepcopy__(self, memo: object) -> Site: ...
+
+def is_undisturbed() -> bool: ...
+def read_by_attributes(on: bool) -> None: ...
 
 class Imported:
     """An array of another library, in the memory of the host, from a capsule of `__dlpack__`."""

@@ -17,8 +17,7 @@ _BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 
 
 class _Operand:
-    """An array as the engine sees it: an address, a shape, strides in elements, a type; and what has to be kept alive.
-"""
+    """An array as the engine sees it: an address, a shape, strides in elements, a type; and what has to be kept alive."""
 
     __slots__ = ("address", "dtype", "owner", "read_only", "shape", "source", "strides")
 

@@ -8,6 +8,7 @@ mod dlpack;
 mod engine;
 mod error;
 mod plan;
+mod torch;
 
 use pyo3::prelude::*;
 
@@ -18,6 +19,8 @@ mod _core {
     use crate::dlpack::{Array, Imported};
     #[pymodule_export]
     use crate::plan::{Plan, cuda_devices, explain};
+    #[pymodule_export]
+    use crate::torch::{Passes, Site, is_undisturbed, read_by_attributes};
 
     use pyo3::prelude::*;
 

@@ -105,23 +105,7 @@ impl Plan {
             mean,
             rstd,
         };
-        match &self.place {
-            Place::Cpu(cpu) => cpu.run(py, self.sizes.elements, |device, plan, workspace| {
-                // SAFETY: whoever calls this from Python vouches for the addresses.
-                let arguments = unsafe { self.sizes.forward(&Host, &a)? };
-                device.forward(plan, arguments, workspace).map_err(exception)
-            }),
-            Place::Cuda(plan) => on_gpu(py, plan, || {
-                let device = plan.device();
-                // SAFETY: whoever calls this from Python vouches for the addresses.
-                let arguments = unsafe { self.sizes.forward(&device, &a)? };
-                // SAFETY: the caller's stream.
-                let stream = unsafe { engine::stream(device, stream) }.map_err(exception)?;
-                stream
-                    .forward(plan, arguments, cuda::Workspace::Pool)
-                    .map_err(exception)
-            }),
-        }
+        self.run_forward(py, stream, &a)
     }
 
     /// Takes the mean and the biased variance of each channel (a plan of pass=moments); arguments as in `forward`.
@@ -187,16 +171,54 @@ impl Plan {
             dbias,
             dresidual,
         };
+        self.run_backward(py, stream, &a)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Plan({:?})", self.sizes.desc.to_string())
+    }
+}
+
+impl Plan {
+    /// A plan for a problem string.
+    pub(crate) fn of_problem(problem: &str, device: i64, threads: usize) -> PyResult<Plan> {
+        let desc: NormDesc = problem.parse().map_err(exception)?;
+        Plan::of(desc, device, threads, false).map_err(exception)
+    }
+
+    /// As [`forward`](Plan::forward).
+    pub(crate) fn run_forward(&self, py: Python<'_>, stream: usize, a: &ForwardAddresses) -> PyResult<()> {
         match &self.place {
             Place::Cpu(cpu) => cpu.run(py, self.sizes.elements, |device, plan, workspace| {
                 // SAFETY: whoever calls this from Python vouches for the addresses.
-                let arguments = unsafe { self.sizes.backward(&Host, &a)? };
+                let arguments = unsafe { self.sizes.forward(&Host, a)? };
+                device.forward(plan, arguments, workspace).map_err(exception)
+            }),
+            Place::Cuda(plan) => on_gpu(py, plan, || {
+                let device = plan.device();
+                // SAFETY: whoever calls this from Python vouches for the addresses.
+                let arguments = unsafe { self.sizes.forward(&device, a)? };
+                // SAFETY: the caller's stream.
+                let stream = unsafe { engine::stream(device, stream) }.map_err(exception)?;
+                stream
+                    .forward(plan, arguments, cuda::Workspace::Pool)
+                    .map_err(exception)
+            }),
+        }
+    }
+
+    /// As [`backward`](Plan::backward).
+    pub(crate) fn run_backward(&self, py: Python<'_>, stream: usize, a: &BackwardAddresses) -> PyResult<()> {
+        match &self.place {
+            Place::Cpu(cpu) => cpu.run(py, self.sizes.elements, |device, plan, workspace| {
+                // SAFETY: whoever calls this from Python vouches for the addresses.
+                let arguments = unsafe { self.sizes.backward(&Host, a)? };
                 device.backward(plan, arguments, workspace).map_err(exception)
             }),
             Place::Cuda(plan) => on_gpu(py, plan, || {
                 let device = plan.device();
                 // SAFETY: whoever calls this from Python vouches for the addresses.
-                let arguments = unsafe { self.sizes.backward(&device, &a)? };
+                let arguments = unsafe { self.sizes.backward(&device, a)? };
                 // SAFETY: the caller's stream.
                 let stream = unsafe { engine::stream(device, stream) }.map_err(exception)?;
                 stream
@@ -206,12 +228,6 @@ impl Plan {
         }
     }
 
-    fn __repr__(&self) -> String {
-        format!("Plan({:?})", self.sizes.desc.to_string())
-    }
-}
-
-impl Plan {
     fn of(desc: NormDesc, device: i64, threads: usize, synchronized: bool) -> Result<Plan, Error> {
         let place = match u32::try_from(device) {
             Ok(ordinal) => Place::Cuda(cuda::Device::get(ordinal)?.plan(&desc)?),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from . import _native
-from ._modes import is_batched, is_transformed, is_watched
+from ._modes import is_batched, is_disturbed
 from ._plans import Plans
 from ._problem import LAST, in_layout, kept, layout
 
@@ -33,44 +33,56 @@ def pack_mask(y: torch.Tensor) -> torch.Tensor:
 
 
 class Normalize(torch.autograd.Function):
-    """Forward with what backward needs kept."""
+    """Forward with what backward needs kept. `launch` is the plans, the running statistics, and the factor of an update."""
 
     @staticmethod
-    def forward(ctx, x, weight, bias, residual, plans: Plans, where, running_mean, running_var, factor):
+    def forward(ctx, x, weight, bias, residual, launch):
+        plans, running_mean, running_var, factor = launch
         y, stream, saved = plans.forward(x, weight, bias, residual, running_mean, running_var, factor, True)
-        ctx.set_materialize_grads(False)
-        ctx.plans, ctx.where = plans, where
+        ctx.plans = plans
         # What the backward pass reads: the stream in the place of x; the residual where an activation's derivative
         # depends on it.
-        smooth = plans.call.activation is None
-        read = None if plans.masked or plans.stream or smooth else residual
-        given = (running_mean, running_var) if plans.given else (None, None)
-        ctx.save_for_backward(x if stream is None else stream, weight, bias, read, saved, *given)
-        return y if stream is None else (y, stream)
+        if stream is not None:
+            ctx.set_materialize_grads(False)
+            ctx.save_for_backward(stream, weight, bias, None, saved)
+            return y, stream
+        read = residual if plans.activates and not plans.masked else None
+        if plans.given:
+            ctx.save_for_backward(x, weight, bias, read, saved, running_mean, running_var)
+        else:
+            ctx.save_for_backward(x, weight, bias, read, saved)
+        return y
 
     @staticmethod
     def backward(ctx, dy, dstream=None):
         plans = ctx.plans
-        x, weight, bias, residual, saved, running_mean, running_var = ctx.saved_tensors
+        x, weight, bias, residual, saved, *running = ctx.saved_tensors
+        running_mean, running_var = running or (None, None)
         needs = ctx.needs_input_grad[:4]
         if dy is None:
             if dstream is None:
-                return (None,) * 9
+                return (None,) * 5
             dy = torch.zeros_like(x)
-        others = is_transformed() or is_watched() or is_batched(dy) or dstream is not None and is_batched(dstream)
-        if not others and layout(dy, True) != ctx.where:
-            dy = in_layout(dy, ctx.where)
-        if not others and dstream is not None and layout(dstream, True) != ctx.where:
-            dstream = in_layout(dstream, ctx.where)
-        if others:
-            mask = unpack_mask(saved, plans.kept, x) if plans.masked else None
-            found = _native.backward(
-                plans.call, dy, dstream, x, weight, bias, residual, running_mean, running_var, needs, mask
-            )
-            return (*found, None, None, None, None, None)
         given = (dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
-        found = Gradients.apply(plans, *given) if torch.is_grad_enabled() else plans.backward(*given)
-        return (*found, None, None, None, None, None)
+        found = None if torch.is_grad_enabled() else plans.passes.gradients(*given)
+        return (*(found or _gradients(plans, *given)), None)
+
+
+def _gradients(plans: Plans, dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs):
+    """Of gradients in any order in memory, or that something else than autograd wants to see, or that are to have a derivative."""
+    if is_disturbed() or is_batched(dy) or dstream is not None and is_batched(dstream):
+        mask = unpack_mask(saved, plans.kept, x) if plans.masked else None
+        given = (x, weight, bias, residual, running_mean, running_var)
+        return _native.backward(plans.call, dy, dstream, *given, needs, mask)
+    dy = _as_kernels_read(dy, plans.where)
+    dstream = None if dstream is None else _as_kernels_read(dstream, plans.where)
+    given = (dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
+    return Gradients.apply(plans, *given) if torch.is_grad_enabled() else plans.backward(*given)
+
+
+def _as_kernels_read(gradient: torch.Tensor, where: int) -> torch.Tensor:
+    gradient = gradient.resolve_neg()
+    return gradient if layout(gradient, True) == where else in_layout(gradient, where)
 
 
 class Gradients(torch.autograd.Function):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch.autograd import forward_ad
 
+from isonorm import _core
+
 # What changes how torch runs an operator. Absent in some version: then it is never active there.
 _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
@@ -21,8 +23,7 @@ def is_batched(tensor: torch.Tensor) -> bool:
 
 
 def _is_cast(operator: str) -> bool:
-    """Whether autocast on CUDA does something about an operator. Which it does has changed between versions of torch.
-"""
+    """Whether autocast on CUDA does something about an operator. Which it does has changed between versions of torch."""
     has_kernel = getattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", lambda name, key: operator != "rms_norm")
     return has_kernel(f"aten::{operator}", "AutocastCUDA")
 
@@ -44,3 +45,8 @@ def is_transformed() -> bool:
 def is_watched() -> bool:
     """Whether something else than torch's own dispatcher wants to see operators."""
     return _dispatch_modes() > 0
+
+
+def is_disturbed() -> bool:
+    """Either of them."""
+    return not _core.is_undisturbed()

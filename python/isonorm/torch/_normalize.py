@@ -4,30 +4,54 @@ or torch."""
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch.autograd.graph import increment_version
 
+from isonorm import _core
+
 from . import _autograd, _native, _operators, _plans
 from ._modes import AUTOCAST_TO_F32, is_transformed, is_watched
 from ._problem import DTYPES, HAVE_CHANNELS, HAVE_RUNNING, Call, can_mask, dense, in_layout, layout
-from ._site import Site
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class Notes(NamedTuple):
+    """Where a module keeps what it found out about a call, and what it calls this call."""
+
+    site: _core.Site
+    config: tuple
+
+
+class How(NamedTuple):
+    """How a call is carried out."""
+
+    #: A backward pass may follow.
+    keeps: bool
+    #: Autocast would convert its arguments.
+    casts: bool
+    #: Running statistics are written.
+    updates: bool
 
 
 def normalize(call: Call, x, weight, bias, residual=None, running_mean=None, running_var=None, factor=0.0, notes=None):
     """`act(norm(x) + residual)`; with `call.stream` the pair of `act(norm(x + residual))` and `x + residual`.
 
     Takes torch's own functions where isonorm has no kernels: other devices than CPUs and CUDA, `float64` on GPUs, types that kernels do
-    not mix, subclasses of tensors, torch.func's transforms, forward-mode derivatives. Errors are torch's then. `notes` are a module's site
-    and what it calls this call."""
+    not mix, subclasses of tensors, torch.func's transforms, forward-mode derivatives. Errors are torch's then. `notes` are a module's."""
     compiling = torch.compiler.is_compiling()
     if not compiling and (type(x) not in _PLAIN or is_watched() or is_transformed()):
         if not _operators.knows(x) or is_transformed():
             return _native.normalize(call, x, weight, bias, residual, running_mean, running_var, factor)
         compiling = True
     asked = (x, weight, bias, residual, running_mean)
+    if not compiling:
+        # A view that stands for the negative of its memory.
+        x, weight, bias, residual = (
+            t.resolve_neg() if isinstance(t, torch.Tensor) else t for t in (x, weight, bias, residual)
+        )
     if x.is_cuda and call.op in AUTOCAST_TO_F32 and torch.is_autocast_enabled():
         x, weight, bias, residual = (
             t.float() if t is not None and t.is_floating_point() and t.dtype != torch.float64 else t
@@ -72,31 +96,24 @@ def normalize(call: Call, x, weight, bias, residual=None, running_mean=None, run
     return result
 
 
-def _run(
-    call, x, where, weight, bias, residual, params, running_mean, running_var, factor, notes: tuple[Site, tuple] | None
-):
+def _run(call, x, where, weight, bias, residual, params, running_mean, running_var, factor, notes: Notes | None):
     """By kernels, now. None where there are none for this device."""
-    keep = torch.is_grad_enabled() and (
-        x.requires_grad
-        or (weight is not None and weight.requires_grad)
-        or (bias is not None and bias.requires_grad)
-        or (residual is not None and residual.requires_grad)
-    )
+    keeps = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias, residual))
     kind = "none"
     if residual is not None:
-        kind = "stream" if call.stream else "masked" if keep and can_mask(call, x, where) else "add"
+        kind = "stream" if call.stream else "masked" if keeps and can_mask(call, x, where) else "add"
     affine = "none" if weight is None else "weight" if bias is None else "full"
     plans = _plans.find(call, x, where, params, affine, kind)
     if plans is None:
         return None
+    how = How(keeps, call.op in AUTOCAST_TO_F32 and x.is_cuda, call.training and running_mean is not None)
     if notes is not None:
-        site, config = notes
-        site.remember(config, call, plans, x, where, weight, bias, residual, params, running_mean, keep)
-    if call.training and running_mean is not None:
-        increment_version(running_mean)
-        increment_version(running_var)
-    if keep:
-        return _autograd.apply(x, weight, bias, residual, plans, where, running_mean, running_var, factor)
+        given = (x, weight, bias, residual, running_mean)
+        notes.site.remember(notes.config, *given, how, plans.passes, plans, _autograd.apply)
+    if how.updates:
+        increment_version((running_mean, running_var))
+    if how.keeps:
+        return _autograd.apply(x, weight, bias, residual, (plans, running_mean, running_var, factor))
     y, stream, _ = plans.forward(x, weight, bias, residual, running_mean, running_var, factor, False)
     return (y, stream) if call.stream else y
 

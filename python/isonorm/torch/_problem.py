@@ -136,8 +136,7 @@ def _up(size: int) -> int:
 
 
 def kept(call: Call, x: torch.Tensor, masked: bool) -> Kept:
-    """Of a forward pass with the statistics of `x`: mean, rstd and the mask, in this order, without what there is not.
-"""
+    """Of a forward pass with the statistics of `x`: mean, rstd and the mask, in this order, without what there is not."""
     rstd_dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     # As precise as the device's backward pass can use it.
     mean_dtype = torch.float64 if x.device.type == "cpu" else rstd_dtype

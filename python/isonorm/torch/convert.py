@@ -14,7 +14,7 @@ from torch import nn
 from . import _fuse, _fused
 from ._classes import known, own_norm, why_not
 from ._report import Report
-from ._site import SITE
+from .modules import SITE
 
 __all__ = ["convert", "plan_conversion", "revert"]
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.compiler import is_compiling
 from torch.fx import Proxy
+
+from isonorm import _core
 
 from . import _activations, _checks, _native
 from . import functional as F
-from ._normalize import normalize
+from ._normalize import Notes, normalize
 from ._problem import Call
-from ._site import SITE, Site, again
 
 __all__ = [
     "BatchNorm1d",
@@ -40,6 +42,9 @@ class _OwnActivation:
 
 OWN = _OwnActivation()
 
+#: The attribute of a module that holds what it found out about its last call.
+SITE = "_isonorm_site"
+
 
 class _Fused:
     """What every module here has besides torch's."""
@@ -61,16 +66,17 @@ class _Fused:
         """`normalize(Call(*config), …)`, by a short way if the last call was like this one. `affine` are weight and
         bias."""
         weight, bias = affine
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return normalize(Call(*config), x, weight, bias, residual, running_mean, running_var, factor)
         site = self.__dict__.get(SITE)
         if site is None:
-            site = self.__dict__[SITE] = Site()
-        y = again(site, config, x, weight, bias, residual, running_mean, running_var, factor)
+            site = self.__dict__[SITE] = _core.Site()
+        y = site.again(config, x, weight, bias, residual, running_mean, running_var, factor)
         if y is not None:
             return y
         self._check(config, x)
-        return normalize(Call(*config), x, weight, bias, residual, running_mean, running_var, factor, (site, config))
+        notes = Notes(site, config)
+        return normalize(Call(*config), x, weight, bias, residual, running_mean, running_var, factor, notes)
 
     def _check(self, config: tuple, x: Tensor) -> None:
         """Refuses an input as torch does."""
@@ -79,9 +85,10 @@ class _Fused:
     def _affine(self) -> tuple[Tensor | None, Tensor | None]:
         """Weight and bias. Not by their names, which torch looks up slowly, unless something took their places."""
         parameters = self._parameters
-        if "weight" in parameters and "bias" in parameters:
+        try:
             return parameters["weight"], parameters["bias"]
-        return self.weight, getattr(self, "bias", None)
+        except KeyError:
+            return self.weight, self.bias
 
     def _traced(self, input: Proxy, **arguments) -> Proxy:
         """The call as one node of a torch.fx graph, as torch's own modules are."""
@@ -206,8 +213,11 @@ class LayerNorm(_Fused, nn.LayerNorm):
         `activation(norm(input + stream))` and the new stream, `input + stream`."""
         if type(input) is Proxy:
             return self._traced(input, residual=residual, stream=stream, activation=activation)
+        if stream is not None:
+            residual = _stream(residual, stream)
         activation = self.activation if activation is OWN else activation
-        return _over_last(self, "layernorm", input, residual, stream, activation, self._affine())
+        config = ("layernorm", len(self.normalized_shape), self.eps, activation, True, stream is not None)
+        return self._run(config, input, residual, self._affine())
 
     def _check(self, config: tuple, x: Tensor) -> None:
         super()._check(config, x)
@@ -228,24 +238,30 @@ class RMSNorm(_Fused, nn.RMSNorm):
         """As `LayerNorm.forward`."""
         if type(x) is Proxy:
             return self._traced(x, residual=residual, stream=stream, activation=activation)
+        if stream is not None:
+            residual = _stream(residual, stream)
         activation = self.activation if activation is OWN else activation
-        return _over_last(self, "rmsnorm", x, residual, stream, activation, (self.weight, None))
+        config = ("rmsnorm", len(self.normalized_shape), self.eps, activation, True, stream is not None)
+        return self._run(config, x, residual, self._affine())
+
+    def _affine(self) -> tuple[Tensor | None, None]:
+        try:
+            return self._parameters["weight"], None
+        except KeyError:
+            return self.weight, None
 
     def _check(self, config: tuple, x: Tensor) -> None:
         super()._check(config, x)
         _checks.last_dimensions(x, self.normalized_shape, "rms_norm")
 
 
-def _over_last(module: _Fused, op: str, x: Tensor, residual, stream, activation, affine):
-    """LayerNorm and RMSNorm, with a residual or a residual stream."""
-    if stream is not None:
-        if residual is not None:
-            raise ValueError(
-                "residual and stream were given; a residual is added behind the norm, a stream before it: expected one of them"
-            )
-        residual = stream
-    config = (op, len(module.normalized_shape), module.eps, activation, True, stream is not None)
-    return module._run(config, x, residual, affine)
+def _stream(residual, stream: Tensor) -> Tensor:
+    """What is added before the norm."""
+    if residual is not None:
+        raise ValueError(
+            "residual and stream were given; a residual is added behind the norm, a stream before it: expected one of them"
+        )
+    return stream
 
 
 class FrozenBatchNorm2d(nn.Module):

@@ -2,6 +2,9 @@
 //!
 //! <https://dmlc.github.io/dlpack/latest/>
 
+mod exchange;
+mod tensor;
+
 use std::ffi::{CStr, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -11,30 +14,11 @@ use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::{IntoPyObjectExt, ffi};
 
-const CPU: i32 = 1;
-const FLOAT: u8 = 2;
-const BFLOAT: u8 = 4;
+pub(crate) use self::exchange::Exchange;
+pub(crate) use self::tensor::Facts;
+use self::tensor::{BFLOAT, CPU, Element, FLOAT, Tensor};
+
 const READ_ONLY: u64 = 1;
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Element {
-    code: u8,
-    bits: u8,
-    lanes: u16,
-}
-
-#[repr(C)]
-struct Tensor {
-    data: *mut c_void,
-    device_type: i32,
-    device_id: i32,
-    ndim: i32,
-    element: Element,
-    shape: *mut i64,
-    strides: *mut i64,
-    byte_offset: u64,
-}
 
 /// `DLManagedTensor`.
 #[repr(C)]
