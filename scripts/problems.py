@@ -35,7 +35,7 @@ class Problem:
     param: str = ""
     affine: str = ""
     act: str = "none"
-    # "add": added before the activation; "masked": so, and a mask of the ReLU behind it is kept (to PyTorch it is the same); "stream": added to x, and the sum is an output.
+    # "add": added before the activation; "masked" and "result": so, and a mask of the ReLU behind it is kept, or its result is read (to PyTorch it is the same); "stream": added to x, and the sum is an output.
     residual: str = ""
     mode: str = "train"
     eps: float | None = None
@@ -67,7 +67,7 @@ class Problem:
             eps=float(given["eps"]) if "eps" in given else None,
         )
         unknown = set(given) - {"eps", "inplace"}
-        known = problem.residual in ("", "add", "masked", "stream")
+        known = problem.residual in ("", "add", "masked", "result", "stream")
         if unknown or not known or problem.dtype not in DTYPES or problem.mode not in MODES:
             raise ValueError(f"{text!r} has unknown words, or an unknown type or pass")
         default = {"rmsnorm": "weight", "instancenorm": "none"}.get(op, "full")

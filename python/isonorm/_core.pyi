@@ -43,6 +43,7 @@ class Plan:
         bias: int,
         residual: int,
         mask: int,
+        result: int,
         dstream: int,
         running_mean: int,
         running_var: int,
@@ -56,8 +57,8 @@ class Plan:
     ) -> None: ...
 
 class Passes:
-    """A forward and a backward pass on tensors of PyTorch that are like those it was made for. `kept` has the attributes `rstd`, `mask`, `bytes`
-    and `gaps`, `kind` the attributes `masked`, `stream`, `given` and `activates`."""
+    """A forward and a backward pass on tensors of PyTorch that are like those it was made for. `kept` has the attributes `rstd`, `bytes`
+    and `gaps`, `kind` the attributes `by_result`, `stream`, `given` and `activates`."""
 
     def __new__(cls, forward: str, backward: str, device: int, threads: int, kept: object, kind: object) -> Passes: ...
     def forward(
@@ -79,7 +80,7 @@ class Passes:
         x: Tensor,
         weight: Optional[Tensor],
         bias: Optional[Tensor],
-        residual: Optional[Tensor],
+        read: Optional[Tensor],
         running_mean: Optional[Tensor],
         running_var: Optional[Tensor],
         saved: Optional[Tensor],
@@ -92,7 +93,7 @@ class Passes:
         x: Tensor,
         weight: Optional[Tensor],
         bias: Optional[Tensor],
-        residual: Optional[Tensor],
+        read: Optional[Tensor],
         running_mean: Optional[Tensor],
         running_var: Optional[Tensor],
         saved: Optional[Tensor],

@@ -81,6 +81,7 @@ pub(crate) struct BackwardAddresses {
     pub(crate) bias: Address,
     pub(crate) residual: Address,
     pub(crate) mask: Address,
+    pub(crate) result: Address,
     pub(crate) dstream: Address,
     pub(crate) running_mean: Address,
     pub(crate) running_var: Address,
@@ -240,6 +241,9 @@ impl Sizes {
             }
             if let Some(mask) = memory.view(a.mask, self.mask_elements, data) {
                 arguments = arguments.mask(mask);
+            }
+            if let Some(y) = memory.view(a.result, self.elements, data) {
+                arguments = arguments.result(y);
             }
             if let Some(dstream) = memory.view(a.dstream, self.elements, data) {
                 arguments = arguments.dstream(dstream);

@@ -7,11 +7,12 @@ import shutil
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import isonorm.torch as iso
-from isonorm.torch import functional
-from layers import LAYERS, composed, leaf, of_name, run, strides
+from isonorm.torch import _operators, functional
+from layers import LAYERS, Layer, composed, leaf, of_name, run, strides
 from reference import away_from_kinks, call_of, judge
 
 NAMES = ("BatchNorm2d", "InstanceNorm2d", "GroupNorm", "LayerNorm", "RMSNorm")
@@ -98,6 +99,58 @@ def test_compile_with_inductor(name):
     torch.testing.assert_close(b.grad, a.grad, rtol=2e-4, atol=2e-4)
     for mine, other in zip(ours.parameters(), theirs.parameters()):
         torch.testing.assert_close(mine.grad, other.grad, rtol=2e-4, atol=2e-4)
+
+
+def test_a_compiler_may_change_the_order_in_memory(monkeypatch):
+    """Where inductor keeps a network's convolutions channels last, norms take and give what lies so, and nothing is copied between them."""
+    if shutil.which("c++") is None and shutil.which("g++") is None:
+        pytest.skip("no C++ compiler for inductor")
+    from torch._inductor import config
+
+    class Block(torch.nn.Module):
+        def __init__(self, library):
+            super().__init__()
+            torch.manual_seed(7)
+            keywords = {"activation": "relu"} if library is iso else {}
+            self.fused = library is iso
+            self.conv1, self.conv2 = torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.Conv2d(8, 8, 3, padding=1)
+            self.bn1, self.bn2 = library.BatchNorm2d(8, **keywords), library.BatchNorm2d(8, **keywords)
+
+        def forward(self, x):
+            if self.fused:
+                return self.bn2(self.conv2(self.bn1(self.conv1(x))), x)
+            return torch.relu(self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))) + x)
+
+    seen = []
+    dense = _operators.dense
+    monkeypatch.setattr(_operators, "dense", lambda x, has_channels: seen.append(x.stride()) or dense(x, has_channels))
+    theirs, ours = Block(torch.nn), Block(iso)
+    x = torch.randn(4, 8, 12, 12)
+    with config.patch(force_layout_optimization=True):
+        torch.compile(ours, backend="inductor", fullgraph=True)(x).pow(2).mean().backward()
+    theirs(x).pow(2).mean().backward()
+    for mine, other in zip(ours.parameters(), theirs.parameters()):
+        torch.testing.assert_close(mine.grad, other.grad, rtol=1e-3, atol=1e-4)
+    assert len(seen) >= 4 and all(strides[1] == 1 for strides in seen), seen
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1), (3, 2, 1, 0), (1, 0, 2, 3)], ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_results_lie_as_the_fake_kernels_say(name, order):
+    """Whatever order in memory x has: a compiler reckons with the strides that fake kernels give."""
+    layer = Layer(name, *{"GroupNorm": ((2, 4),), "LayerNorm": ((6,),), "RMSNorm": ((6,),)}.get(name, ((4,),)), (3, 4, 5, 6))
+
+    def ordered(t):
+        back = tuple(order.index(d) for d in range(4))
+        return t.permute(order).contiguous().permute(back) if t.dim() == 4 else t
+
+    for op, args, kwargs in recorded(layer, "relu", True, True):
+        args = tuple(ordered(a.detach()) if isinstance(a, torch.Tensor) else a for a in args)
+        real = op(*args, **kwargs)
+        with FakeTensorMode(allow_non_fake_inputs=False) as mode:
+            fake = op(*(mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args), **kwargs)
+        for mine, promised in zip(real, fake):
+            assert (mine.shape, mine.stride(), mine.dtype) == (promised.shape, promised.stride(), promised.dtype)
 
 
 @pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm"])

@@ -233,8 +233,8 @@ def test_no_more_is_kept_for_the_backward_pass():
 
     model = Block().cuda().to(memory_format=torch.channels_last)
     before = kept(model)
-    # A mask has a sixteenth of a tensor's bytes; torch keeps nothing for it, but the result, which the next block keeps anyway.
-    assert kept(iso.convert(model, verbose=False)) <= before * (1 + 1 / 16)
+    # The results, which the next block keeps anyway, and statistics.
+    assert kept(iso.convert(model, verbose=False)) <= before * 1.01
 
 
 def test_gradients_are_scaled_and_unscaled():

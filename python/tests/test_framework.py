@@ -390,3 +390,48 @@ def test_anomaly_detection_and_profiler():
         warnings.simplefilter("ignore")
         with pytest.raises(RuntimeError, match="nan"), torch.autograd.detect_anomaly(check_nan=True):
             ours(bad).sum().backward()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_relu_behind_a_residual_keeps_its_result(training, device):
+    """What the next layer keeps anyway, and not the residual; PyTorch's ReLU keeps the same."""
+    _, ours = of_name("BatchNorm2d").pair(device=device, activation="relu", training=training)
+    x, residual = (leaf(of_name("BatchNorm2d").input(device=device)) for _ in range(2))
+    saved = []
+
+    def pack(t):
+        saved.append(t.data_ptr())
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        y = ours(x, residual)
+    assert x.data_ptr() in saved and y.data_ptr() in saved and residual.data_ptr() not in saved
+    y.sum().backward()
+    assert torch.equal(residual.grad, (y != 0).to(y.dtype))
+    # Overwritten it says nothing any more.
+    y = ours(x, residual)
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_a_relu_behind_a_residual_passes_what_torch_passes(device):
+    """By its result: -0 and what underflows to 0 pass nothing, NaN and infinity do."""
+    theirs, ours = of_name("BatchNorm2d").pair(torch.float16, device, "relu", training=False)
+    x = of_name("BatchNorm2d").input(torch.float16, device)
+    residual = -theirs(x).detach()
+    flat = residual.view(-1)
+    flat[::5] += 1
+    flat[1::7] -= 1
+    flat[2], flat[3], flat[4] = float("nan"), float("inf"), -float("inf")
+    gradients = []
+    for call in (ours, lambda x, r: torch.relu(theirs(x) + r)):
+        r = leaf(residual)
+        y = call(x, r)
+        gradients.append((y.detach(), *torch.autograd.grad(y, r, torch.ones_like(y))))
+    (y, mine), (wanted_y, wanted) = gradients
+    same = torch.isclose(y, wanted_y, rtol=1e-2, atol=1e-2, equal_nan=True)
+    assert same.all()
+    assert torch.equal(mine, (y != 0).to(mine.dtype))
+    agree = (y != 0) == (wanted_y != 0)
+    assert torch.equal(mine[agree], wanted[agree]) and agree.float().mean() > 0.5

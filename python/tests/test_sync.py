@@ -134,7 +134,7 @@ def test_ranks_agree_with_the_whole(place, count):
 
 
 def relu_with_residual(rank, count, device):
-    # A ReLU behind a residual is kept as a mask; its kink is kept away from by whole numbers and halves.
+    # A ReLU behind a residual keeps its result; its kink is kept away from by whole numbers and halves.
     parts = [2, 3, 1, 2][:count]
     x, _, dy = whole(parts, (8, 4, 4), torch.float32, device)
     r = torch.where(torch.randn(x.shape, generator=torch.Generator().manual_seed(3)) > 0, 20.0, -20.0).to(device)

@@ -76,5 +76,6 @@ fn every_plan_of_strips_is_right_backward() {
         "pass=backward act=relu",
         "pass=backward residual=add",
         "pass=backward act=relu residual=masked",
+        "pass=backward act=relu residual=result",
     ]);
 }

@@ -1,10 +1,10 @@
-//! The mask of a ReLU behind a residual: what the forward pass writes is what of y is not 0, and with it the backward pass gets what it gets
-//! with the residual.
+//! A ReLU behind a residual: the mask that the forward pass writes is what of y is not 0, and with the mask, or with y, the backward pass gets
+//! what it gets with the residual.
 
 mod common;
 
 use isonorm::cuda::Interpreter;
-use isonorm::{DType, Device, Error, GpuPlan, GpuProperties, NormDesc, Pass, Residual};
+use isonorm::{DType, Device, Error, GpuPlan, GpuProperties, NormDesc, Pass, Residual, TensorData};
 use isonorm_check::data::{backward_inputs, forward_inputs, mask};
 use isonorm_check::{BackwardInputs, Case, CpuEngine, CudaEngine, Engine, InterpreterEngine, Output};
 
@@ -59,9 +59,32 @@ fn what_is_written_is_what_is_not_zero() {
 fn gradients_are_those_with_the_residual() {
     for case in problems() {
         for pass in [Pass::Backward, Pass::BackwardEval] {
-            let desc = case.desc.pass(pass);
-            for engine in &mut engines("masks") {
-                gradients(engine.as_mut(), &Case { desc, ..case });
+            for residual in [Residual::Masked, Residual::Result] {
+                let desc = case.desc.pass(pass).residual(residual);
+                for engine in &mut engines("masks") {
+                    gradients(engine.as_mut(), &Case { desc, ..case });
+                }
+            }
+        }
+    }
+}
+
+/// Of shapes that no mask is for: rows of memory of an odd length.
+#[test]
+fn gradients_with_the_result_of_any_shape() {
+    let shapes = [
+        "batchnorm x=5x7x3x3",
+        "batchnorm x=3x5x7 dtype=bf16",
+        "batchnorm x=9x3 dtype=f16",
+        "batchnorm x=4x6x7x7 layout=nhwc",
+        "batchnorm x=2x1x17 affine=none",
+        "batchnorm x=40x8 inplace=yes",
+    ];
+    for shape in shapes {
+        for pass in ["backward", "backward_eval"] {
+            let problem = format!("{shape} act=relu residual=result pass={pass} data=offset:3 seed=6");
+            for engine in &mut engines("results") {
+                gradients(engine.as_mut(), &problem.parse().expect("a problem"));
             }
         }
     }
@@ -74,12 +97,16 @@ fn gradients(engine: &mut dyn Engine, case: &Case) {
     };
     let inputs = backward_inputs(&added);
     let expected = engine.backward(&added.desc, &inputs).expect("valid");
-    // A bit where the gradient of the residual is that of y.
+    // Where the gradient of the residual is that of y.
     let passed = expected.get(Output::Dresidual).expect("an output").to_f64();
+    assert!(passed.contains(&0.0) && passed.iter().any(|g| *g != 0.0), "{case}");
+    let y: Vec<f64> = passed.iter().map(|g| g.abs()).collect();
+    let is_masked = case.desc.has_mask();
     let inputs = BackwardInputs {
         residual: None,
         bias: None,
-        mask: Some(mask::from_bits(&case.desc, |i| passed[i] != 0.0)),
+        mask: is_masked.then(|| mask::from_bits(&case.desc, |i| passed[i] != 0.0)),
+        result: (!is_masked).then(|| TensorData::from_f64(case.desc.get_dtype(), &y)),
         ..inputs
     };
     let got = engine.backward(&case.desc, &inputs).expect("valid");
@@ -124,6 +151,14 @@ fn what_cannot_have_a_mask_says_why() {
         "residual=masked is for batchnorm with act=relu"
     );
     assert_eq!(
+        refused("groupnorm x=4x8x4 groups=2 act=relu residual=result"),
+        "residual=result is for batchnorm with act=relu"
+    );
+    assert_eq!(
+        refused("batchnorm x=4x8x4 act=tanh residual=result"),
+        "residual=result is for batchnorm with act=relu"
+    );
+    assert_eq!(
         refused("batchnorm x=4x8x7x7 dtype=bf16 act=relu residual=masked"),
         "residual=masked needs channels of a sample of a multiple of 16 bytes, got 98 (x is 4x8x7x7 of bf16)"
     );
@@ -153,5 +188,8 @@ fn a_mask_takes_a_sixteenth_and_less_is_moved() {
         assert_eq!(elements * 2, tensor / 16);
         assert_eq!(of("add", "backward").1 - masked, (tensor - tensor / 16) as u64);
         assert_eq!(of("masked", "train").1 - of("add", "train").1, (tensor / 16) as u64);
+        // The result takes the residual's place.
+        assert_eq!(of("result", "backward").1, of("add", "backward").1);
+        assert_eq!(of("result", "train").1, of("add", "train").1);
     }
 }

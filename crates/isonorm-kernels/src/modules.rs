@@ -157,6 +157,7 @@ modules! {
     "tiles_forward_joined_piecewise" of "f32" "f16" "bf16" for 90;
     "tiles_backward_joined_piecewise" of "f32" "f16" "bf16" for 90;
     "tiles_backward_columns_added" of "f32" "f16" "bf16" for 90;
+    "tiles_backward_columns_result" of "f32" "f16" "bf16" for 90;
 }
 
 /// The modules of the [`ladder`](crate::ladder): what no plan takes.

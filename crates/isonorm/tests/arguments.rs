@@ -157,6 +157,29 @@ fn backward_refuses_what_does_not_fit() {
         error.contains("mask is missing: the forward pass wrote it for this"),
         "{error}"
     );
+    let of_result = "batchnorm x=2x3x4 affine=none act=relu residual=result pass=backward";
+    let error = refusal(of_result, |d, p, ws| {
+        d.backward(p, Backward::new(&x, &x, &mut out).saved(&w, &w), ws)
+    });
+    assert!(
+        error.contains("y is missing: the gradient passes where it is not 0"),
+        "{error}"
+    );
+    let error = refusal(of_result, |d, p, ws| {
+        d.backward(p, Backward::new(&x, &x, &mut out).saved(&w, &w).result(&x[1..]), ws)
+    });
+    assert!(error.contains("y has 23 elements, expected 24"), "{error}");
+    let error = refusal("layernorm x=8x3 pass=backward", |d, p, ws| {
+        d.backward(
+            p,
+            Backward::new(&x, &x, &mut out).weight(&w).saved(&s, &s).result(&x),
+            ws,
+        )
+    });
+    assert!(
+        error.contains("y was given but the description's residual is not of the result"),
+        "{error}"
+    );
     let mut gradient = vec![POISON; 24];
     let error = refusal("layernorm x=8x3 pass=backward", |d, p, ws| {
         d.backward(

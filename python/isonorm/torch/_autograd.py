@@ -7,29 +7,7 @@ import torch
 from . import _native
 from ._modes import is_batched, is_disturbed
 from ._plans import Plans
-from ._problem import LAST, in_layout, kept, layout
-
-
-def unpack_mask(saved: torch.Tensor, plans_kept, x: torch.Tensor) -> torch.Tensor:
-    """The mask of a ReLU behind a residual, an element of `x`'s shape each: a byte has the bits of 16 bytes of the
-    result."""
-    each = 16 // x.element_size()
-    raw = saved[plans_kept.mask : plans_kept.mask + (x.numel() + each - 1) // each]
-    bits = torch.arange(each, dtype=torch.uint8, device=x.device)
-    flat = ((raw[:, None] >> bits) & 1).flatten()[: x.numel()]
-    if layout(x, True) == LAST:
-        shape = x.movedim(1, -1).shape
-        return flat.view(shape).movedim(-1, 1)
-    return flat.view(x.shape)
-
-
-def pack_mask(y: torch.Tensor) -> torch.Tensor:
-    """The bytes that `unpack_mask` reads, of a dense result."""
-    each = 16 // y.element_size()
-    flat = (y if layout(y, True) != LAST else y.movedim(1, -1)).flatten() != 0
-    flat = torch.nn.functional.pad(flat, (0, -flat.numel() % each)).view(-1, each)
-    bits = torch.arange(each, dtype=torch.uint8, device=y.device)
-    return (flat.to(torch.uint8) << bits).sum(1, dtype=torch.uint8)
+from ._problem import in_layout, layout, to_keep
 
 
 class Normalize(torch.autograd.Function):
@@ -40,13 +18,12 @@ class Normalize(torch.autograd.Function):
         plans, running_mean, running_var, factor = launch
         y, stream, saved = plans.forward(x, weight, bias, residual, running_mean, running_var, factor, True)
         ctx.plans = plans
-        # What the backward pass reads: the stream in the place of x; the residual where an activation's derivative
-        # depends on it.
         if stream is not None:
+            # In the place of x.
             ctx.set_materialize_grads(False)
             ctx.save_for_backward(stream, weight, bias, None, saved)
             return y, stream
-        read = residual if plans.activates and not plans.masked else None
+        read = None if residual is None else to_keep(plans.call, residual, y)
         if plans.given:
             ctx.save_for_backward(x, weight, bias, read, saved, running_mean, running_var)
         else:
@@ -56,27 +33,26 @@ class Normalize(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy, dstream=None):
         plans = ctx.plans
-        x, weight, bias, residual, saved, *running = ctx.saved_tensors
+        x, weight, bias, read, saved, *running = ctx.saved_tensors
         running_mean, running_var = running or (None, None)
         needs = ctx.needs_input_grad[:4]
         if dy is None:
             if dstream is None:
                 return (None,) * 5
             dy = torch.zeros_like(x)
-        given = (dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
+        given = (dy, dstream, x, weight, bias, read, running_mean, running_var, saved, needs)
         found = None if torch.is_grad_enabled() else plans.passes.gradients(*given)
         return (*(found or _gradients(plans, *given)), None)
 
 
-def _gradients(plans: Plans, dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs):
-    """Of gradients in any order in memory, or that something else than autograd wants to see, or that are to have a derivative."""
+def _gradients(plans: Plans, dy, dstream, x, weight, bias, read, running_mean, running_var, saved, needs):
+    """Of gradients in any order in memory, or that something else than autograd wants to see, or that are to have a
+    derivative."""
     if is_disturbed() or is_batched(dy) or dstream is not None and is_batched(dstream):
-        mask = unpack_mask(saved, plans.kept, x) if plans.masked else None
-        given = (x, weight, bias, residual, running_mean, running_var)
-        return _native.backward(plans.call, dy, dstream, *given, needs, mask)
+        return _native.backward(plans.call, dy, dstream, x, weight, bias, read, running_mean, running_var, needs)
     dy = _as_kernels_read(dy, plans.where)
     dstream = None if dstream is None else _as_kernels_read(dstream, plans.where)
-    given = (dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
+    given = (dy, dstream, x, weight, bias, read, running_mean, running_var, saved, needs)
     return Gradients.apply(plans, *given) if torch.is_grad_enabled() else plans.backward(*given)
 
 
@@ -102,7 +78,7 @@ class Gradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *given):
-        found = SecondDerivative.apply(ctx.plans.call, ctx.plans.masked, *given, *ctx.saved_tensors)
+        found = SecondDerivative.apply(ctx.plans.call, *given, *ctx.saved_tensors)
         return (None, *found, None, None, None, None)
 
 
@@ -110,11 +86,9 @@ class SecondDerivative(torch.autograd.Function):
     """The derivative of the backward pass, which has none: every path through it raises rather than leaves out a part."""
 
     @staticmethod
-    def forward(ctx, call, masked: bool, ddx, ddweight, ddbias, ddresidual, *tensors):
-        *given, saved = tensors
-        x = given[2]
-        mask = unpack_mask(saved, kept(call, x, True), x) if masked else None
-        return _native.double_backward(call, (ddx, ddweight, ddbias, ddresidual), *given, mask)
+    def forward(ctx, call, ddx, ddweight, ddbias, ddresidual, *tensors):
+        *given, _ = tensors
+        return _native.double_backward(call, (ddx, ddweight, ddbias, ddresidual), *given)
 
     @staticmethod
     def backward(ctx, *_):

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from . import _activations
-from ._problem import Call
+from ._problem import Call, residual_kind
 
 
 def normalize(call: Call, x, weight, bias, residual, running_mean, running_var, factor: float):
@@ -38,9 +38,17 @@ def finish(y, residual, activation: str | None):
     return y if act is None else act(y)
 
 
-def backward(call: Call, dy, dstream, x, weight, bias, residual, running_mean, running_var, needs, mask=None):
+def _told(call: Call, read) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """The residual, and where dy passes a ReLU: what `to_keep` kept is one of these."""
+    if read is None or residual_kind(call, True) != "result":
+        return read, None
+    return None, read != 0
+
+
+def backward(call: Call, dy, dstream, x, weight, bias, read, running_mean, running_var, needs):
     """The gradients of x, weight, bias and residual, as far as they are needed, else None. `x` is the stream where
-    there is one."""
+    there is one; `read` is what was kept because of a residual."""
+    residual, mask = _told(call, read)
     leaves = [None if t is None else t.detach().requires_grad_() for t in (x, weight, bias, residual)]
     plain = call._replace(stream=False, activation=None if mask is not None else call.activation)
     running = (None, None) if call.training else (running_mean, running_var)
@@ -69,12 +77,13 @@ def _wide(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return tensor.detach().to(dtype).requires_grad_()
 
 
-def double_backward(call: Call, gradients, dy, dstream, x, weight, bias, residual, running_mean, running_var, mask):
-    """The gradients of the backward pass: of `dy`, `dstream`, `x`, `weight`, `bias` and `residual`, given those of its results
+def double_backward(call: Call, gradients, dy, dstream, x, weight, bias, read, running_mean, running_var):
+    """The gradients of the backward pass: of `dy`, `dstream`, `x`, `weight`, `bias` and the residual, given those of its results
     (`gradients` of dx, dweight, dbias, dresidual; None where there is none).
 
-    Carried out by torch: the gradient of the gradient of the formula. `mask` has the elements that a ReLU behind a residual let
-    pass; then the residual itself is not here. `x` is the stream where there is one."""
+    Carried out by torch: the gradient of the gradient of the formula. `x` is the stream where there is one; `read` is what was
+    kept because of a residual."""
+    residual, mask = _told(call, read)
     plain = call._replace(stream=False)
     wide = [_wide(t) for t in (dy, x, weight, bias, residual)]
     leaf_dy, leaf_x, leaf_weight, leaf_bias, leaf_residual = wide

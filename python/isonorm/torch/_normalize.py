@@ -13,7 +13,7 @@ from isonorm import _core
 
 from . import _autograd, _native, _operators, _plans
 from ._modes import AUTOCAST_TO_F32, is_transformed, is_watched
-from ._problem import DTYPES, HAVE_CHANNELS, HAVE_RUNNING, Call, can_mask, dense, in_layout, layout
+from ._problem import DTYPES, HAVE_CHANNELS, HAVE_RUNNING, Call, dense, in_layout, layout
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -99,11 +99,8 @@ def normalize(call: Call, x, weight, bias, residual=None, running_mean=None, run
 def _run(call, x, where, weight, bias, residual, params, running_mean, running_var, factor, notes: Notes | None):
     """By kernels, now. None where there are none for this device."""
     keeps = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, weight, bias, residual))
-    kind = "none"
-    if residual is not None:
-        kind = "stream" if call.stream else "masked" if keeps and can_mask(call, x, where) else "add"
     affine = "none" if weight is None else "weight" if bias is None else "full"
-    plans = _plans.find(call, x, where, params, affine, kind)
+    plans = _plans.find(call, x, where, params, affine, residual is not None)
     if plans is None:
         return None
     how = How(keeps, call.op in AUTOCAST_TO_F32 and x.is_cuda, call.training and running_mean is not None)

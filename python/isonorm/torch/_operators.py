@@ -9,18 +9,24 @@ import torch
 from torch import Tensor
 
 from . import _autograd, _native, _plans
-from ._problem import HAVE_CHANNELS, HAVE_RUNNING, Call, can_mask, dense, in_layout, kept, layout
+from ._problem import HAVE_CHANNELS, HAVE_RUNNING, Call, dense, in_layout, kept, layout, to_keep
 
 _CALL = "str op, int size, float? eps, str? activation, bool training, bool stream"
 _TENSORS = "Tensor x, Tensor? weight, Tensor? bias, Tensor? residual, Tensor? running_mean, Tensor? running_var"
+_READ = _TENSORS.replace("residual", "read")
+
+#: A compiler may lay out inputs as suits it: kernels are for several orders in memory, and results lie as `x` does.
+_TAGS = (torch.Tag.flexible_layout,)
 
 _library = torch.library.Library("isonorm", "DEF")
 _library.define(
-    f"forward({_TENSORS}, {_CALL}, float factor, bool keep) -> (Tensor y, Tensor stream, Tensor saved, Tensor new_mean, Tensor new_var)"
+    f"forward({_TENSORS}, {_CALL}, float factor, bool keep) -> (Tensor y, Tensor stream, Tensor saved, Tensor new_mean, Tensor new_var)",
+    tags=_TAGS,
 )
 _library.define(
-    f"backward(Tensor dy, Tensor? dstream, {_TENSORS}, Tensor? saved, {_CALL}, bool masked, bool[] needs) "
-    "-> (Tensor dx, Tensor dweight, Tensor dbias, Tensor dresidual)"
+    f"backward(Tensor dy, Tensor? dstream, {_READ}, Tensor? saved, {_CALL}, bool[] needs) "
+    "-> (Tensor dx, Tensor dweight, Tensor dbias, Tensor dresidual)",
+    tags=_TAGS,
 )
 
 
@@ -37,16 +43,22 @@ def _params(tensors, dtype: torch.dtype) -> torch.dtype:
     return present[0] if present else (dtype if dtype == torch.float64 else torch.float32)
 
 
-def _find(call: Call, x, weight, bias, masked, residual, running_mean):
+def _find(call: Call, x, weight, bias, has_residual, running_mean):
     where = layout(x, call.op in HAVE_CHANNELS)
-    kind = "none" if not residual else "stream" if call.stream else "masked" if masked else "add"
     affine = "none" if weight is None else "weight" if bias is None else "full"
-    return _plans.find(call, x, where, _params((weight, bias, running_mean), x.dtype), affine, kind)
+    return _plans.find(call, x, where, _params((weight, bias, running_mean), x.dtype), affine, has_residual)
 
 
-def _is_masked(call: Call, x, residual, keep) -> bool:
-    where = layout(x, call.op in HAVE_CHANNELS)
-    return bool(keep and residual is not None and not call.stream and can_mask(call, x, where))
+def _bytes_kept(call: Call, x: Tensor, keep: bool) -> int:
+    given = call.op in HAVE_RUNNING and not call.training
+    return kept(call, x).bytes if keep and not given else 0
+
+
+def _in_order_of(given: Tensor, x: Tensor, *results: Tensor):
+    """Results that lie in memory as `x` does, which `given` was made, as `given` does: what the fake kernels promise."""
+    if given is x:
+        return results
+    return tuple(torch.empty_like(given).copy_(t) if t.numel() else t for t in results)
 
 
 def _empty(x: Tensor) -> Tensor:
@@ -59,10 +71,9 @@ def _forward(
     call = Call(op, size, eps, activation, training, stream)
     has_channels = op in HAVE_CHANNELS
     given, (x, where) = x, dense(x, has_channels)
-    if residual is not None:
-        residual = in_layout(residual, where)
-    masked = _is_masked(call, x, residual, keep)
-    plans = _find(call, x, weight, bias, masked, residual is not None, running_mean)
+    residual = None if residual is None else in_layout(residual, where)
+    weight, bias = (None if t is None else t.contiguous() for t in (weight, bias))
+    plans = _find(call, x, weight, bias, residual is not None, running_mean)
     means = [_empty(x), _empty(x)]
     updates = training and running_mean is not None
     if updates:
@@ -70,17 +81,12 @@ def _forward(
     if plans is None:
         result = _native.normalize(call, x, weight, bias, residual, running_mean, running_var, factor)
         y, stream_out = result if stream else (result, _empty(x))
-        at = kept(call, x, masked)
-        saved = x.new_empty(at.bytes if keep and not (op in HAVE_RUNNING and not training) else 0, dtype=torch.uint8)
-        if masked:
-            bits = _autograd.pack_mask(y)
-            saved[at.mask : at.mask + bits.numel()] = bits
+        saved = x.new_zeros(_bytes_kept(call, x, keep), dtype=torch.uint8)
     else:
         y, stream_out, saved = plans.forward(x, weight, bias, residual, running_mean, running_var, factor, keep, True)
         stream_out = _empty(x) if stream_out is None else stream_out
         saved = x.new_empty(0, dtype=torch.uint8) if saved is None else saved
-    if given is not x:
-        y = torch.empty_like(given).copy_(y)
+    y, stream_out = _in_order_of(given, x, y, stream_out)
     return y, stream_out, saved, *means
 
 
@@ -91,10 +97,8 @@ def _forward_fake(
     updates = training and running_mean is not None
     means = [torch.empty_like(t) if updates else x.new_empty(0) for t in (running_mean, running_var)]
     stream_out = torch.empty_like(x) if stream else x.new_empty(0)
-    bytes_kept = 0
-    if keep and not (op in HAVE_RUNNING and not training):
-        bytes_kept = kept(call, x, _is_masked(call, x, residual, keep)).bytes
-    return torch.empty_like(x), stream_out, x.new_empty(bytes_kept, dtype=torch.uint8), *means
+    saved = x.new_empty(_bytes_kept(call, x, keep), dtype=torch.uint8)
+    return torch.empty_like(x), stream_out, saved, *means
 
 
 def _backward(
@@ -103,7 +107,7 @@ def _backward(
     x,
     weight,
     bias,
-    residual,
+    read,
     running_mean,
     running_var,
     saved,
@@ -113,24 +117,24 @@ def _backward(
     activation,
     training,
     stream,
-    masked,
     needs,
 ):
     call = Call(op, size, eps, activation, training, stream)
-    x, where = dense(x, op in HAVE_CHANNELS)
+    given, (x, where) = x, dense(x, op in HAVE_CHANNELS)
     dy = in_layout(dy, where)
     dstream = None if dstream is None else in_layout(dstream, where)
-    residual = None if residual is None else in_layout(residual, where)
-    plans = _find(call, x, weight, bias, masked, masked or stream or residual is not None or needs[3], running_mean)
+    read = None if read is None else in_layout(read, where)
+    weight, bias = (None if t is None else t.contiguous() for t in (weight, bias))
+    plans = _find(call, x, weight, bias, stream or read is not None or needs[3], running_mean)
     if plans is None:
-        mask = _autograd.unpack_mask(saved, kept(call, x, True), x) if masked else None
-        found = _native.backward(call, dy, dstream, x, weight, bias, residual, running_mean, running_var, needs, mask)
+        found = _native.backward(call, dy, dstream, x, weight, bias, read, running_mean, running_var, needs)
     else:
-        found = plans.backward(dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
+        found = plans.backward(dy, dstream, x, weight, bias, read, running_mean, running_var, saved, needs)
     dx, dweight, dbias, dresidual = (_empty(x) if g is None else g for g in found)
     # An operator's results share memory neither with each other nor with what it is given.
     if dresidual is dy or dresidual is dx:
         dresidual = dresidual.clone()
+    dx, dresidual = _in_order_of(given, x, dx, dresidual)
     return dx, dweight, dbias, dresidual
 
 
@@ -140,7 +144,7 @@ def _backward_fake(
     x,
     weight,
     bias,
-    residual,
+    read,
     running_mean,
     running_var,
     saved,
@@ -150,7 +154,6 @@ def _backward_fake(
     activation,
     training,
     stream,
-    masked,
     needs,
 ):
     like = (x, weight, bias, x)
@@ -168,19 +171,18 @@ for _name, _kernel, _fake in (
 
 def _setup_forward(ctx, inputs, output):
     x, weight, bias, residual, running_mean, running_var, *rest = inputs
-    op, size, eps, activation, training, stream, _, keep = rest
+    op, size, eps, activation, training, stream, *_ = rest
     call = ctx.call = Call(op, size, eps, activation, training, stream)
-    _, stream_out, saved, *_ = output
-    ctx.masked = _is_masked(call, x, residual, keep)
+    y, stream_out, saved, *_ = output
     given = op in HAVE_RUNNING and not training
-    read = None if ctx.masked or stream or activation is None else residual
+    read = to_keep(call, residual, y)
     ctx.set_materialize_grads(False)
     statistics = (running_mean, running_var) if given else (None, None)
     ctx.save_for_backward(stream_out if stream else x, weight, bias, read, saved, *statistics)
 
 
 def _derivative(ctx, dy, dstream, *_):
-    x, weight, bias, residual, saved, running_mean, running_var = ctx.saved_tensors
+    x, weight, bias, read, saved, running_mean, running_var = ctx.saved_tensors
     needs = list(ctx.needs_input_grad[:4])
     if dy is None:
         dy = torch.zeros_like(x)
@@ -190,12 +192,11 @@ def _derivative(ctx, dy, dstream, *_):
         x,
         weight,
         bias,
-        residual,
+        read,
         running_mean,
         running_var,
         saved,
         *ctx.call,
-        ctx.masked,
         needs,
     )
     found = [g if need else None for g, need in zip(found, needs)]
@@ -203,7 +204,7 @@ def _derivative(ctx, dy, dstream, *_):
 
 
 def _setup_backward(ctx, inputs, output):
-    ctx.call, ctx.masked, ctx.needs = Call(*inputs[9:15]), inputs[15], inputs[16]
+    ctx.call, ctx.needs = Call(*inputs[9:15]), inputs[15]
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(*inputs[:9])
 
@@ -211,8 +212,8 @@ def _setup_backward(ctx, inputs, output):
 def _second_derivative(ctx, *given):
     # What was not needed is an empty result, whose gradient means nothing.
     given = [g if need else None for g, need in zip(given, ctx.needs)]
-    found = _autograd.SecondDerivative.apply(ctx.call, ctx.masked, *given, *ctx.saved_tensors)
-    return (*found, *[None] * 11)
+    found = _autograd.SecondDerivative.apply(ctx.call, *given, *ctx.saved_tensors)
+    return (*found, *[None] * 10)
 
 
 torch.library.register_autograd("isonorm::forward", _derivative, setup_context=_setup_forward, lib=_library)

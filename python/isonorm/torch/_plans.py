@@ -9,7 +9,7 @@ import torch
 
 from isonorm import _core
 
-from ._problem import HAVE_RUNNING, Call, kept, problem
+from ._problem import HAVE_RUNNING, Call, kept, problem, residual_kind
 
 #: Shapes that vary make any number of plans; when there are so many, all are forgotten.
 _MOST = 4096
@@ -31,15 +31,16 @@ def device_of(x: torch.Tensor) -> tuple[int, int]:
 class Plans:
     """How a problem is carried out on a device, forward and backward. `forward` and `backward` are those of `_core.Passes`."""
 
-    __slots__ = ("call", "where", "masked", "stream", "given", "activates", "kept", "passes", "forward", "backward")
+    __slots__ = ("call", "where", "by_result", "stream", "given", "activates", "kept", "passes", "forward", "backward")
 
-    def __init__(self, call: Call, x: torch.Tensor, where: int, params: torch.dtype, affine: str, residual: str):
+    def __init__(self, call: Call, x: torch.Tensor, where: int, params: torch.dtype, affine: str, has_residual: bool):
+        residual = residual_kind(call, has_residual)
         self.call, self.where = call, where
-        self.masked = residual == "masked"
+        self.by_result = residual == "result"
         self.stream = residual == "stream"
         self.given = call.op in HAVE_RUNNING and not call.training
         self.activates = call.activation is not None
-        self.kept = kept(call, x, self.masked)
+        self.kept = kept(call, x)
 
         def way(name: str) -> str:
             return problem(call, tuple(x.shape), x.dtype, where, params, affine, residual, name)
@@ -51,7 +52,7 @@ class Plans:
 _plans: dict[tuple, Plans | None] = {}
 
 
-def find(call: Call, x, where: int, params: torch.dtype, affine: str, residual: str) -> Plans | None:
+def find(call: Call, x, where: int, params: torch.dtype, affine: str, has_residual: bool) -> Plans | None:
     """The plans for this call; None where no kernel carries it out on this device."""
     key = (
         call,
@@ -60,7 +61,7 @@ def find(call: Call, x, where: int, params: torch.dtype, affine: str, residual: 
         where,
         params,
         affine,
-        residual,
+        has_residual,
         device_of(x),
     )
     try:
@@ -68,7 +69,7 @@ def find(call: Call, x, where: int, params: torch.dtype, affine: str, residual: 
     except KeyError:
         pass
     try:
-        found = Plans(call, x, where, params, affine, residual)
+        found = Plans(call, x, where, params, affine, has_residual)
     except NotImplementedError:
         found = None
     if len(_plans) >= _MOST:

@@ -65,15 +65,21 @@ def _is_channels_last(x: torch.Tensor) -> bool:
     return 0 < strides[1] < strides[-1] and all(a >= b for a, b in zip(strides[2:], strides[3:]))
 
 
-def can_mask(call: Call, x: torch.Tensor, where: int) -> bool:
-    """Whether the ReLU behind a residual is kept as a mask: an element has a bit of it where it has 16. On CPUs to take bits
-    apart takes longer than to read the residual again."""
-    if not x.is_cuda or call.op != "batchnorm" or call.activation != "relu" or not call.training or x.numel() == 0:
-        return False
-    run = x.shape[1]
-    if where == FIRST and x.dim() > 2:
-        run = x.numel() // (x.shape[0] * x.shape[1])
-    return run * x.element_size() % 16 == 0
+def residual_kind(call: Call, has_residual: bool) -> str:
+    """The residual's word in problem strings."""
+    if not has_residual:
+        return "none"
+    if call.stream:
+        return "stream"
+    return "result" if call.op == "batchnorm" and call.activation == "relu" else "add"
+
+
+def to_keep(call: Call, residual, y):
+    """What the backward pass reads where z depends on a residual: the residual; or the result of a ReLU behind it, which the layer behind
+    keeps anyway."""
+    if residual is None or call.stream or call.activation is None:
+        return None
+    return y if residual_kind(call, True) == "result" else residual
 
 
 def problem(call: Call, shape, dtype, where: int, params, affine: str, residual: str, way: str) -> str:
@@ -115,16 +121,13 @@ def groups(call: Call, shape: torch.Size) -> int:
 
 
 class Kept(NamedTuple):
-    """Where in the bytes that a forward pass keeps for its backward pass the parts begin, and how many there are in
-    all."""
+    """Where in the bytes that a forward pass keeps for its backward pass rstd begins, behind the mean, and how many there
+    are in all."""
 
     rstd: int
-    mask: int
     bytes: int
     #: Whether there are bytes between the parts.
     gaps: bool
-    mean_dtype: torch.dtype
-    rstd_dtype: torch.dtype
 
 
 #: Parts begin on lines of any cache.
@@ -135,15 +138,12 @@ def _up(size: int) -> int:
     return (size + _LINE - 1) // _LINE * _LINE
 
 
-def kept(call: Call, x: torch.Tensor, masked: bool) -> Kept:
-    """Of a forward pass with the statistics of `x`: mean, rstd and the mask, in this order, without what there is not."""
+def kept(call: Call, x: torch.Tensor) -> Kept:
+    """Of a forward pass with the statistics of `x`: mean and rstd, in this order, without what there is not."""
     rstd_dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
     # As precise as the device's backward pass can use it.
     mean_dtype = torch.float64 if x.device.type == "cpu" else rstd_dtype
     count = groups(call, x.shape)
     means = 0 if call.op == "rmsnorm" else count * mean_dtype.itemsize
     rstd = _up(means)
-    mask = rstd + _up(count * rstd_dtype.itemsize)
-    masks = (x.numel() + 15) // 16 * x.element_size() if masked else 0
-    gaps = rstd + mask != means + rstd + count * rstd_dtype.itemsize
-    return Kept(rstd, mask, mask + masks, gaps, mean_dtype, rstd_dtype)
+    return Kept(rstd, rstd + count * rstd_dtype.itemsize, rstd != means)

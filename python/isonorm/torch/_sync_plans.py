@@ -9,7 +9,7 @@ from torch import Tensor
 from isonorm import _core
 
 from ._plans import device_of, raw_stream
-from ._problem import Call, can_mask, layout, problem
+from ._problem import Call, layout, problem, residual_kind
 
 _MOST = 4096
 _plans: dict[tuple, object] = {}
@@ -57,8 +57,8 @@ class SyncPlans:
 
     def __init__(self, call: Call, x: Tensor, where: int, has_residual: bool, device: tuple[int, int]):
         self._smooth = call.activation is None
-        self.masked = has_residual and can_mask(call._replace(training=True), x, where)
-        residual = "none" if not has_residual else "masked" if self.masked else "add"
+        residual = residual_kind(call, has_residual)
+        self._by_result = residual == "result"
         params = torch.float64 if x.dtype == torch.float64 else torch.float32
 
         def plan(way: str) -> _core.Plan | None:
@@ -69,10 +69,9 @@ class SyncPlans:
 
         self._forward, self._backward = plan("forward"), plan("backward")
 
-    def forward(self, x, weight, bias, residual, mean, var) -> tuple[Tensor, Tensor | None]:
-        """The result, and the mask of a ReLU behind a residual."""
+    def forward(self, x, weight, bias, residual, mean, var) -> Tensor:
+        """The result."""
         y = torch.empty_like(x)
-        mask = x.new_empty((x.numel() + 15) // 16) if self.masked else None
         if self._forward is not None:
             self._forward.forward(
                 raw_stream(x),
@@ -81,7 +80,7 @@ class SyncPlans:
                 weight.data_ptr(),
                 bias.data_ptr(),
                 _address(residual),
-                _address(mask),
+                0,
                 0,
                 mean.data_ptr(),
                 var.data_ptr(),
@@ -89,27 +88,27 @@ class SyncPlans:
                 0,
                 0,
             )
-        return y, mask
+        return y
 
-    def sums(self, dy, x, weight, bias, residual, mask, mean, var) -> tuple[Tensor, Tensor]:
+    def sums(self, dy, x, weight, bias, read, mean, var) -> tuple[Tensor, Tensor]:
         """Σg and Σg·x̂ of each channel of this rank: the gradients of bias and weight."""
         sums = torch.zeros((2, x.shape[1]), dtype=weight.dtype, device=x.device)
         if self._backward is not None:
             dbias, dweight = sums
-            self._run(dy, None, x, weight, bias, residual, mask, mean, var, None, dweight, dbias, None)
+            self._run(dy, None, x, weight, bias, read, mean, var, None, dweight, dbias, None)
         return sums
 
-    def backward(self, dy, x, weight, bias, residual, mask, mean, var, means, needs_residual):
+    def backward(self, dy, x, weight, bias, read, mean, var, means, needs_residual):
         """dx, given the means of g and g·x̂ over all ranks, and dresidual."""
         dx = torch.empty_like(x)
         # Without an activation the residual's gradient is that of the result.
         dresidual = torch.empty_like(x) if needs_residual and not self._smooth else None
         if self._backward is not None:
-            self._run(dy, dx, x, weight, bias, residual, mask, mean, var, means, None, None, dresidual)
+            self._run(dy, dx, x, weight, bias, read, mean, var, means, None, None, dresidual)
         return dx, dy if needs_residual and self._smooth else dresidual
 
-    def _run(self, dy, dx, x, weight, bias, residual, mask, mean, var, means, dweight, dbias, dresidual):
-        needs_z = not self._smooth and not self.masked
+    def _run(self, dy, dx, x, weight, bias, read, mean, var, means, dweight, dbias, dresidual):
+        needs_z = not self._smooth and not self._by_result
         mean_g, mean_gx = (None, None) if means is None else means
         self._backward.backward(
             raw_stream(x),
@@ -118,8 +117,9 @@ class SyncPlans:
             _address(dx),
             weight.data_ptr(),
             bias.data_ptr() if needs_z else 0,
-            _address(residual) if needs_z else 0,
-            _address(mask),
+            _address(read) if needs_z else 0,
+            0,
+            _address(read) if self._by_result else 0,
             0,
             mean.data_ptr(),
             var.data_ptr(),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.fx import Proxy
 
 from . import _native, _sync_plans
-from ._problem import DTYPES, Call, dense, in_layout, layout
+from ._problem import DTYPES, Call, dense, in_layout, layout, to_keep
 from .modules import OWN, _BatchNorm, _OwnActivation
 
 __all__ = ["SyncBatchNorm", "convert_sync_batchnorm"]
@@ -153,10 +153,9 @@ class _Synchronized(torch.autograd.Function):
         if running_mean is not None:
             _update(running_mean, running_var, mean, var, count, factor)
         plans = _sync_plans.find(call, x, residual is not None)
-        y, mask = plans.forward(x, weight, bias, residual, mean, var)
+        y = plans.forward(x, weight, bias, residual, mean, var)
         ctx.plans, ctx.group, ctx.where = plans, group, layout(x, True)
-        read = None if plans.masked or call.activation is None else residual
-        ctx.save_for_backward(x, weight, bias, read, mask, mean, var, count)
+        ctx.save_for_backward(x, weight, bias, to_keep(call, residual, y), mean, var, count)
         return y
 
     @staticmethod
@@ -169,17 +168,17 @@ class _Gradients(torch.autograd.Function):
     """The backward pass, which has no derivative: every path through it raises."""
 
     @staticmethod
-    def forward(ctx, dy, x, weight, bias, residual, mask, mean, var, count, plans, group, where, needs):
+    def forward(ctx, dy, x, weight, bias, read, mean, var, count, plans, group, where, needs):
         needs_x, needs_weight, needs_bias, needs_residual = needs
-        read = (in_layout(dy, where), x, weight, bias, residual, mask, mean, var)
-        own = plans.sums(*read)
+        given = (in_layout(dy, where), x, weight, bias, read, mean, var)
+        own = plans.sums(*given)
         dx = dresidual = None
         if needs_x or needs_residual:
             sums = own.clone()
             dist.all_reduce(sums, group=group)
             # Without samples anywhere there is nobody to read them.
             means = sums / count.clamp(min=1).to(sums.dtype)
-            dx, dresidual = plans.backward(*read, means, needs_residual)
+            dx, dresidual = plans.backward(*given, means, needs_residual)
             dresidual = dresidual.clone() if dresidual is dy else dresidual
         dbias, dweight = (part.clone() for part in own)
         return (

@@ -28,11 +28,10 @@ pub(crate) struct Passes {
     bytes: PyOnceLock<Py<PyAny>>,
 }
 
-/// Where in the bytes that a forward pass keeps for its backward pass the parts begin, mean first, and how many there are in all.
+/// Where in the bytes that a forward pass keeps for its backward pass rstd begins, behind the mean, and how many there are in all.
 #[derive(Clone, Copy, FromPyObject)]
 pub(crate) struct Kept {
     rstd: usize,
-    mask: usize,
     bytes: usize,
     /// Whether there are bytes between the parts.
     gaps: bool,
@@ -41,8 +40,8 @@ pub(crate) struct Kept {
 /// What the passes read and write besides the input, its parameters and the result.
 #[derive(Clone, Copy, FromPyObject)]
 pub(crate) struct Kind {
-    /// A mask of the ReLU behind a residual is kept.
-    masked: bool,
+    /// The result of the ReLU behind a residual says where dy passes.
+    by_result: bool,
     /// The residual is a stream: it is added before the normalization, and the sum is a result.
     stream: bool,
     /// Statistics are given.
@@ -60,6 +59,20 @@ pub(super) struct ForwardTensors<'a, 'py> {
     pub(super) residual: &'a Bound<'py, PyAny>,
     pub(super) running: [&'a Bound<'py, PyAny>; 2],
     pub(super) factor: f64,
+}
+
+/// Tensors of a backward pass; None for what there is not.
+#[derive(Clone, Copy)]
+struct BackwardTensors<'a, 'py> {
+    dy: &'a Bound<'py, PyAny>,
+    dstream: &'a Bound<'py, PyAny>,
+    x: &'a Bound<'py, PyAny>,
+    weight: &'a Bound<'py, PyAny>,
+    bias: &'a Bound<'py, PyAny>,
+    /// The residual, or the result.
+    read: &'a Bound<'py, PyAny>,
+    running: [&'a Bound<'py, PyAny>; 2],
+    saved: &'a Bound<'py, PyAny>,
 }
 
 /// The result, the residual stream, and the bytes that are kept.
@@ -124,7 +137,7 @@ impl Passes {
         x: &Bound<'py, PyAny>,
         weight: &Bound<'py, PyAny>,
         bias: &Bound<'py, PyAny>,
-        residual: &Bound<'py, PyAny>,
+        read: &Bound<'py, PyAny>,
         running_mean: &Bound<'py, PyAny>,
         running_var: &Bound<'py, PyAny>,
         saved: &Bound<'py, PyAny>,
@@ -140,22 +153,22 @@ impl Passes {
         if !is_simple {
             return Ok(None);
         }
-        self.backward(
+        let running = [running_mean, running_var];
+        let tensors = BackwardTensors {
             dy,
             dstream,
             x,
             weight,
             bias,
-            residual,
-            running_mean,
-            running_var,
+            read,
+            running,
             saved,
-            needs,
-        )
-        .map(Some)
+        };
+        self.run_backward(tensors, needs).map(Some)
     }
 
-    /// The gradients of x, weight, bias and residual, as far as they are needed, else None. `x` is the stream where there is one.
+    /// The gradients of x, weight, bias and residual, as far as they are needed, else None. `x` is the stream where there is one; `read` is
+    /// what `to_keep` of `_problem.py` kept because of a residual.
     #[expect(clippy::too_many_arguments, reason = "as above")]
     fn backward<'py>(
         &self,
@@ -164,33 +177,24 @@ impl Passes {
         x: &Bound<'py, PyAny>,
         weight: &Bound<'py, PyAny>,
         bias: &Bound<'py, PyAny>,
-        residual: &Bound<'py, PyAny>,
+        read: &Bound<'py, PyAny>,
         running_mean: &Bound<'py, PyAny>,
         running_var: &Bound<'py, PyAny>,
         saved: &Bound<'py, PyAny>,
         needs: [bool; 4],
     ) -> PyResult<Gradients<'py>> {
-        let launch = |dy, dstream, x, residual| {
-            self.launch_backward(
-                dy,
-                dstream,
-                x,
-                weight,
-                bias,
-                residual,
-                [running_mean, running_var],
-                saved,
-                needs,
-            )
+        let running = [running_mean, running_var];
+        let tensors = BackwardTensors {
+            dy,
+            dstream,
+            x,
+            weight,
+            bias,
+            read,
+            running,
+            saved,
         };
-        match launch(dy, dstream, x, residual) {
-            Err(error) if error.is_instance_of::<PyNotImplementedError>(x.py()) => {
-                let torch = Torch::get(x.py())?;
-                let [dy, dstream, x, residual] = aligned(torch, [dy, dstream, x, residual])?;
-                launch(&dy, &dstream, &x, &residual)
-            }
-            result => result,
-        }
+        self.run_backward(tensors, needs)
     }
 }
 
@@ -225,14 +229,14 @@ impl Passes {
             true => Some(self.empty_kept(torch, tensors.x, zeros)?),
             false => None,
         };
-        let [mean, rstd, mask] = self.parts(torch, saved.as_ref())?;
+        let [mean, rstd] = self.parts(torch, saved.as_ref())?;
         let addresses = ForwardAddresses {
             x: torch.address(tensors.x)?,
             y: torch.address(&y)?,
             weight: torch.optional(tensors.weight)?,
             bias: torch.optional(tensors.bias)?,
             residual: torch.optional(tensors.residual)?,
-            mask,
+            mask: 0,
             stream: stream.as_ref().map_or(Ok(0), |stream| torch.address(stream))?,
             running_mean: torch.optional(tensors.running[0])?,
             running_var: torch.optional(tensors.running[1])?,
@@ -245,23 +249,43 @@ impl Passes {
         Ok((y, stream, saved))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "those of `backward`")]
+    fn run_backward<'py>(&self, tensors: BackwardTensors<'_, 'py>, needs: [bool; 4]) -> PyResult<Gradients<'py>> {
+        match self.launch_backward(tensors, needs) {
+            Err(error) if error.is_instance_of::<PyNotImplementedError>(tensors.x.py()) => {
+                let torch = Torch::get(tensors.x.py())?;
+                let [dy, dstream, x, read] = aligned(torch, [tensors.dy, tensors.dstream, tensors.x, tensors.read])?;
+                let tensors = BackwardTensors {
+                    dy: &dy,
+                    dstream: &dstream,
+                    x: &x,
+                    read: &read,
+                    ..tensors
+                };
+                self.launch_backward(tensors, needs)
+            }
+            result => result,
+        }
+    }
+
     fn launch_backward<'py>(
         &self,
-        dy: &Bound<'py, PyAny>,
-        dstream: &Bound<'py, PyAny>,
-        x: &Bound<'py, PyAny>,
-        weight: &Bound<'py, PyAny>,
-        bias: &Bound<'py, PyAny>,
-        residual: &Bound<'py, PyAny>,
-        running: [&Bound<'py, PyAny>; 2],
-        saved: &Bound<'py, PyAny>,
+        tensors: BackwardTensors<'_, 'py>,
         [needs_x, needs_weight, needs_bias, needs_residual]: [bool; 4],
     ) -> PyResult<Gradients<'py>> {
+        let BackwardTensors {
+            dy,
+            dstream,
+            x,
+            weight,
+            bias,
+            read,
+            running,
+            saved,
+        } = tensors;
         let py = x.py();
         let torch = Torch::get(py)?;
         let Kind {
-            masked,
+            by_result,
             stream,
             given,
             activates,
@@ -269,26 +293,27 @@ impl Passes {
         let like = |tensor, needed: bool| needed.then(|| torch.empty_like(tensor)).transpose();
         let address =
             |tensor: &Option<Bound<'py, PyAny>>| tensor.as_ref().map_or(Ok(0), |tensor| torch.address(tensor));
-        // Of the residual or of the bias, if the activation's derivative depends on it.
         let input = |tensor, needed: bool| if needed { torch.optional(tensor) } else { Ok(0) };
         let dx = like(x, needs_x || stream && needs_residual)?;
         let dweight = like(weight, needs_weight)?;
         let dbias = like(bias, needs_bias)?;
         // Without an activation the residual's gradient is that of the result; a stream's is that of x.
         let dresidual = like(x, needs_residual && !stream && activates)?;
-        let [mean, rstd, mask] = match given {
-            true => [0; 3],
+        let [mean, rstd] = match given {
+            true => [0; 2],
             false => self.parts(torch, Some(saved))?,
         };
-        let derives = activates && !masked;
+        // Whether the activation's derivative depends on residual and bias.
+        let derives = activates && !by_result;
         let addresses = BackwardAddresses {
             x: torch.address(x)?,
             dy: torch.address(dy)?,
             dx: address(&dx)?,
             weight: torch.optional(weight)?,
             bias: input(bias, derives)?,
-            residual: input(residual, derives && !stream)?,
-            mask,
+            residual: input(read, derives && !stream)?,
+            mask: 0,
+            result: input(read, by_result)?,
             dstream: torch.optional(dstream)?,
             running_mean: input(running[0], given)?,
             running_var: input(running[1], given)?,
@@ -327,15 +352,13 @@ impl Passes {
         bytes.bind(py).call_method1(make, (self.kept.bytes,))
     }
 
-    /// The addresses of mean, rstd and mask in what is kept, 0 for those that there are not.
-    fn parts(&self, torch: &Torch, saved: Option<&Bound<'_, PyAny>>) -> PyResult<[Address; 3]> {
+    /// The addresses of mean and rstd in what is kept, 0 for those that there are not.
+    fn parts(&self, torch: &Torch, saved: Option<&Bound<'_, PyAny>>) -> PyResult<[Address; 2]> {
         let Some(saved) = saved else {
-            return Ok([0; 3]);
+            return Ok([0; 2]);
         };
-        let (first, kept) = (torch.address(saved)?, self.kept);
-        let mean = if kept.rstd > 0 { first } else { 0 };
-        let mask = if self.kind.masked { first + kept.mask } else { 0 };
-        Ok([mean, first + kept.rstd, mask])
+        let (first, rstd) = (torch.address(saved)?, self.kept.rstd);
+        Ok([if rstd > 0 { first } else { 0 }, first + rstd])
     }
 
     /// torch's current stream of the GPU; 0 on a CPU.

@@ -123,7 +123,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 111] = [
+const FAMILIES: [&str; 112] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -233,6 +233,7 @@ const FAMILIES: [&str; 111] = [
     "tiles_forward_joined_piecewise",
     "tiles_backward_joined_piecewise",
     "tiles_backward_columns_added",
+    "tiles_backward_columns_result",
     "ladder_batch_norm",
     "ladder_layer_norm",
 ];

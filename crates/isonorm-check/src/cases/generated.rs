@@ -7,7 +7,13 @@ use crate::{Case, Data};
 
 const LAYOUTS: [Layout; 2] = [Layout::ChannelsFirst, Layout::ChannelsLast];
 const AFFINES: [Affine; 3] = [Affine::Full, Affine::Weight, Affine::None];
-const RESIDUALS: [Residual; 4] = [Residual::None, Residual::Add, Residual::Masked, Residual::Stream];
+const RESIDUALS: [Residual; 5] = [
+    Residual::None,
+    Residual::Add,
+    Residual::Masked,
+    Residual::Result,
+    Residual::Stream,
+];
 const PASSES: [Pass; 4] = [Pass::Train, Pass::Backward, Pass::Eval, Pass::BackwardEval];
 
 const ACTIVATIONS: [Activation; 9] = [

@@ -11,6 +11,9 @@ use crate::oracle::{Index, statistics};
 /// The weights of new statistics in running ones that cases go through.
 const FACTORS: [f64; 3] = [0.1, 1.0, 1.0 / 3.0];
 
+/// Of all types that kernels are for the smallest number above 0 of one, and a number of each.
+const SMALL: f64 = 1.0 / (1 << 24) as f64;
+
 /// Makes the tensors of a case, all but `x`.
 struct Maker<'a> {
     case: &'a Case,
@@ -67,13 +70,31 @@ impl Maker<'_> {
         has.then(|| self.like_x(Role::Residual))
     }
 
-    /// Any bits, the same for an element in every layout.
+    /// Where a ReLU lets something pass, in logical order: anywhere, the same for an element in every layout.
+    fn passes(&self) -> Vec<bool> {
+        let mut rng = random(self.case.seed, Role::Mask);
+        (0..self.index.group.len()).map(|_| rng.random_bool(0.5)).collect()
+    }
+
     fn mask(&self) -> Option<TensorData> {
         let desc = &self.case.desc;
         desc.has_mask().then(|| {
-            let mut rng = random(self.case.seed, Role::Mask);
-            let logical: Vec<bool> = (0..self.index.group.len()).map(|_| rng.random_bool(0.5)).collect();
-            mask::from_bits(desc, |i| logical[self.index.logical(i)])
+            let passes = self.passes();
+            mask::from_bits(desc, |i| passes[self.index.logical(i)])
+        })
+    }
+
+    /// Numbers above 0 of all sizes, and 0.
+    fn result(&self) -> Option<TensorData> {
+        let desc = &self.case.desc;
+        desc.reads_result().then(|| {
+            let passes = self.passes();
+            let numbers = self.like_x(Role::Residual).to_f64().into_iter().enumerate();
+            let y = |(i, number): (usize, f64)| match passes[self.index.logical(i)] {
+                true => number.abs().max(SMALL),
+                false => 0.0,
+            };
+            TensorData::from_f64(desc.get_dtype(), &numbers.map(y).collect::<Vec<_>>())
         })
     }
 
@@ -167,6 +188,7 @@ pub fn backward_inputs(case: &Case) -> BackwardInputs {
         bias: maker.bias(),
         residual: maker.residual().filter(|_| desc.get_residual() == Residual::Add),
         mask: maker.mask(),
+        result: maker.result(),
         dstream: desc.has_stream().then(|| maker.like_x(Role::Dstream)),
         mean: has_mean.then(|| saved(case.mean_dtype(), &|g| statistics[g].mean)),
         rstd: saves.then(|| saved(desc.get_statistics_dtype(), &|g| statistics[g].rstd)),

@@ -19,6 +19,7 @@ pub(crate) use guard::{bits, is_poison};
 pub use interpreter::InterpreterEngine;
 
 use crate::Case;
+use crate::data::mask;
 
 /// Running mean and variance.
 #[derive(Clone, Debug)]
@@ -64,6 +65,8 @@ pub struct BackwardInputs {
     pub residual: Option<TensorData>,
     /// The mask of a ReLU, where there is one: a bit for each element.
     pub mask: Option<TensorData>,
+    /// The result of a ReLU, where that is read.
+    pub result: Option<TensorData>,
     /// The gradient that the residual stream has besides, where there is one.
     pub dstream: Option<TensorData>,
     /// Running statistics, where the forward pass used them.
@@ -78,6 +81,17 @@ pub struct BackwardInputs {
     pub without_dx: bool,
     /// Whether the gradients of weight and bias are left out.
     pub without_dweight: bool,
+}
+
+impl BackwardInputs {
+    /// Where dy passes a ReLU, if a mask or its result says so.
+    pub fn passes(&self) -> Option<Vec<bool>> {
+        match (&self.mask, &self.result) {
+            (Some(mask), _) => Some(mask::to_bits(mask, self.x.len())),
+            (None, Some(y)) => Some(y.to_f64().into_iter().map(|y| y != 0.0).collect()),
+            (None, None) => None,
+        }
+    }
 }
 
 /// A tensor that a pass writes.

@@ -261,6 +261,7 @@ pub(super) fn backward<M: Memory>(
     let mut bias = make.optional("bias", &inputs.bias)?;
     let mut residual = make.optional("residual", &inputs.residual)?;
     let mut mask = make.optional("mask", &inputs.mask)?;
+    let mut result = make.optional("y", &inputs.result)?;
     let mut dstream = make.optional("dstream", &inputs.dstream)?;
     let mut running = make.running(&inputs.running, false)?;
     let told = |k: usize, name| {
@@ -287,7 +288,7 @@ pub(super) fn backward<M: Memory>(
         (false, false) => Backward::<M>::new(x.read(), dy.read(), dx.write()),
     };
     given!(arguments, weight: weight.as_ref().map(Tensor::read), bias: bias.as_ref().map(Tensor::read),
-        residual: residual.as_ref().map(Tensor::read), mask: mask.as_ref().map(Tensor::read), dstream: dstream.as_ref().map(Tensor::read), dweight: dweight.as_mut().map(Tensor::write),
+        residual: residual.as_ref().map(Tensor::read), mask: mask.as_ref().map(Tensor::read), result: result.as_ref().map(Tensor::read), dstream: dstream.as_ref().map(Tensor::read), dweight: dweight.as_mut().map(Tensor::write),
         dbias: dbias.as_mut().map(Tensor::write));
     if let Some([mean, var]) = &running {
         arguments = arguments.running(mean.read(), var.read());
@@ -310,6 +311,7 @@ pub(super) fn backward<M: Memory>(
         &mut bias,
         &mut residual,
         &mut mask,
+        &mut result,
         &mut dstream,
         &mut mean,
         &mut rstd,

@@ -5,7 +5,6 @@ use isonorm::{NormDesc, TensorData};
 use super::forward::preactivations;
 use super::statistics::values;
 use super::{Index, Preactivation, Statistics, Sum, activation, statistics};
-use crate::data::mask;
 use crate::engine::BackwardInputs;
 
 /// The two sums of a group that the gradient of `x` needs.
@@ -52,10 +51,10 @@ pub fn backward(desc: &NormDesc, inputs: &BackwardInputs) -> Backward {
     let preactivations = preactivations(&index, &statistics, &x, addends);
     let f = desc.get_activation();
     let dy = inputs.dy.to_f64();
-    let dz: Vec<f64> = match &inputs.mask {
-        Some(mask) => {
-            let bits = mask::to_bits(mask, dy.len()).into_iter();
-            bits.zip(dy).map(|(bit, dy)| if bit { dy } else { 0.0 }).collect()
+    let dz: Vec<f64> = match inputs.passes() {
+        Some(passes) => {
+            let elements = passes.into_iter().zip(dy);
+            elements.map(|(passes, dy)| if passes { dy } else { 0.0 }).collect()
         }
         None => {
             let elements = preactivations.iter().zip(dy);

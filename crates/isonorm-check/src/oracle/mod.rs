@@ -10,7 +10,7 @@
 //! y    = f(x̂ · weight + bias + residual)
 //! running = (1 − factor) · running + factor · batch     var · n/(n−1); InstanceNorm: averaged over the instances
 //!
-//! dz   = dy · f′(z)                   also the residual's gradient; residual=masked: dy where the mask has a bit, else 0
+//! dz   = dy · f′(z)                   also the residual's gradient; residual=masked, residual=result: dy where the mask has a bit or y is not 0, else 0
 //! dw   = Σ dz · x̂,  db = Σ dz         over the elements that share the parameter
 //! g    = dz · weight
 //! stream = x + residual               residual=stream: rounded as it is stored, and x in all of the above

@@ -74,7 +74,7 @@ fn elements(
 ) -> Vec<ElementError> {
     let f = desc.get_activation();
     let weighted = desc.get_affine().has_weight();
-    let linear = desc.get_activation() == isonorm::Activation::Identity || desc.has_mask();
+    let linear = desc.get_activation() == isonorm::Activation::Identity || desc.has_mask() || desc.reads_result();
     let dy = inputs.dy.to_f64();
     let of_element = |(i, p): (usize, &crate::oracle::Preactivation)| {
         let group = truth.index.group[i];

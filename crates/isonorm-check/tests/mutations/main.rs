@@ -77,6 +77,10 @@ fn every_mistake_is_caught_where_it_shows() {
             MaskSwapped,
             &["batchnorm x=4x6x16 act=relu residual=masked pass=backward"],
         ),
+        (
+            MaskSwapped,
+            &["batchnorm x=4x6x16 act=relu residual=result pass=backward"],
+        ),
         (MaskWithoutResidual, &["batchnorm x=4x6x16 act=relu residual=masked"]),
         (NoXhatTerm, &["batchnorm x=25x3x40 pass=backward"]),
         (NoMeanTerm, &["layernorm x=4x1000 pass=backward"]),

@@ -1,7 +1,6 @@
 //! A plain engine in `f64` with one mistake.
 
 use isonorm::{Activation, DType, Norm, NormDesc, Pass, Result, TensorData, bf16};
-use isonorm_check::data::mask;
 use isonorm_check::oracle::{Index, activation};
 use isonorm_check::{BackwardInputs, Engine, ForwardInputs, Output, Outputs, Running};
 
@@ -327,7 +326,7 @@ impl Engine for Reference {
         let is_given = given.is_some();
         let normalizers: Vec<Normalizer> = given.unwrap_or_else(|| (0..index.groups()).map(saved).collect());
         let [weight, bias, residual] = [&inputs.weight, &inputs.bias, &inputs.residual].map(values);
-        let bits = inputs.mask.as_ref().map(|mask| mask::to_bits(mask, x.len()));
+        let bits = inputs.passes();
         let passes = |i: usize| {
             let i = if self.is(Mistake::MaskSwapped) { i ^ 1 } else { i };
             bits.as_ref().map(|bits| bits.get(i).copied().unwrap_or(false))

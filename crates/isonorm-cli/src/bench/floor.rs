@@ -46,11 +46,14 @@ impl Floor {
         let unwritten = usize::from(call.desc().get_pass() == Pass::Moments);
         let (inputs, outputs) = call.memory();
         let residual = inputs.residual.as_ref().filter(|_| keeps_residual);
-        let reads: Vec<&[u8]> = [Some(&inputs.x), inputs.dy.as_ref(), residual, inputs.dstream.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(bytes)
-            .collect();
+        let others = [
+            inputs.dy.as_ref(),
+            residual,
+            inputs.result.as_ref(),
+            inputs.dstream.as_ref(),
+        ];
+        let reads = [Some(&inputs.x)].into_iter().chain(others).flatten();
+        let reads: Vec<&[u8]> = reads.map(bytes).collect();
         let second = outputs.dresidual.as_mut().or(outputs.stream.as_mut()).map(bytes_mut);
         let mut writes: Vec<&mut [u8]> = [Some(bytes_mut(&mut outputs.main)), second]
             .into_iter()

@@ -16,8 +16,10 @@ pub(crate) fn inputs(desc: &NormDesc, elements: usize, parameters: usize, device
     let mut tensor = |wanted: bool| wanted.then(|| normal(&mut rng, desc.get_dtype(), elements, 0.0, 1.0));
     let backward = desc.get_pass().is_backward();
     let (x, dy) = (tensor(true), tensor(backward));
-    // Of a masked one the forward pass reads the residual, and the backward pass the mask: any bytes.
-    let residual = tensor(!(backward && desc.has_mask()) && desc.has_residual() || desc.has_stream() && !backward);
+    // Of a masked one the forward pass reads the residual, and the backward pass the mask: any bytes. Or the result, any numbers.
+    let is_kept = !(backward && desc.has_mask() || desc.reads_result());
+    let residual = tensor(is_kept && desc.has_residual() || desc.has_stream() && !backward);
+    let result = tensor(desc.reads_result());
     let dstream = tensor(desc.has_stream() && backward);
     let x = x.unwrap_or_else(|| TensorData::zeros(desc.get_dtype(), elements));
     let mask =
@@ -36,6 +38,7 @@ pub(crate) fn inputs(desc: &NormDesc, elements: usize, parameters: usize, device
         dy,
         residual,
         mask,
+        result,
         dstream,
         weight: parameter(affine.has_weight(), 1.0),
         bias: parameter(affine.has_bias(), 0.0),

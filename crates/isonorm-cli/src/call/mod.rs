@@ -20,6 +20,8 @@ pub(crate) struct Inputs<T = TensorData> {
     pub(crate) residual: Option<T>,
     /// The mask of a ReLU; only a backward pass has it.
     pub(crate) mask: Option<T>,
+    /// The result of a ReLU; only a backward pass may have it.
+    pub(crate) result: Option<T>,
     /// The gradient of a residual stream; only a backward pass has it.
     pub(crate) dstream: Option<T>,
     /// Running mean and variance.
@@ -38,6 +40,7 @@ impl Inputs {
             bias: None,
             residual: None,
             mask: None,
+            result: None,
             dstream: None,
             running: None,
             saved: [None, None],
@@ -84,6 +87,7 @@ impl<T> Inputs<T> {
             bias: self.bias.as_ref(),
             residual: self.residual.as_ref(),
             mask: self.mask.as_ref(),
+            result: self.result.as_ref(),
             dstream: self.dstream.as_ref(),
             running: self.running.as_ref().map(<[T; 2]>::each_ref),
             saved: self.saved.each_ref().map(Option::as_ref),
@@ -100,6 +104,7 @@ impl<T> Inputs<T> {
             bias: self.bias.map(&change).transpose()?,
             residual: self.residual.map(&change).transpose()?,
             mask: self.mask.map(&change).transpose()?,
+            result: self.result.map(&change).transpose()?,
             dstream: self.dstream.map(&change).transpose()?,
             running: both(self.running, &change)?,
             saved: [mean.map(&change).transpose()?, rstd.map(&change).transpose()?],
@@ -222,6 +227,9 @@ where
     }
     if let Some(mask) = &inputs.mask {
         call = call.mask(mask);
+    }
+    if let Some(y) = &inputs.result {
+        call = call.result(y);
     }
     if let Some(dstream) = &inputs.dstream {
         call = call.dstream(dstream);

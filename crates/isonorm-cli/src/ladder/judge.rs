@@ -61,6 +61,7 @@ pub(super) fn judge(desc: &NormDesc, rung: Option<Rung>, inputs: &Inputs, got: &
                 bias: by_channel(&inputs.bias),
                 residual: None,
                 mask: None,
+                result: None,
                 dstream: None,
                 running: None,
                 means: None,

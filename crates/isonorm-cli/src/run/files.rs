@@ -121,6 +121,7 @@ impl<'a> Files<'a> {
             bias: data(self.bias),
             residual: data(self.residual),
             mask: None,
+            result: None,
             dstream: data(self.dstream),
             running: data(self.running_mean).zip(data(self.running_var)).map(<[_; 2]>::from),
             saved,

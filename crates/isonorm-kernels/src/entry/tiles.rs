@@ -4,7 +4,7 @@
 
 use super::Element;
 use crate::rows::access::{Elements, Vectors};
-use crate::rows::epilogue::{Added, Any, Masked, Piecewise, Plain};
+use crate::rows::epilogue::{Added, Any, Masked, OfResult, Piecewise, Plain};
 use crate::tiles::list::{backward_kernels, forward_kernels};
 use crate::tiles::strips::{gradients, values};
 use crate::tiles::{Batched, ByRow, Columns, Given, Group, Groups, Joined, Of, Wide, backward, forward};

@@ -41,6 +41,8 @@ pub enum Class {
     Masked,
     /// ReLU, behind a residual that the backward pass reads again. Only [`strips`](crate::tiles::strips) have such kernels.
     Added,
+    /// ReLU, behind a residual, whose result the backward pass reads. Only [`strips`](crate::tiles::strips) have such kernels.
+    Result,
 }
 
 /// The numbers of activations.
@@ -60,7 +62,7 @@ impl Class {
     /// Whether its kernels have this activation.
     pub fn has(self, activation: Activation) -> bool {
         match activation {
-            Activation::Identity => !matches!(self, Class::Masked | Class::Added),
+            Activation::Identity => !matches!(self, Class::Masked | Class::Added | Class::Result),
             Activation::Relu => self != Class::Plain,
             Activation::LeakyRelu { .. } => matches!(self, Class::Piecewise | Class::Any),
             _ => self == Class::Any,
@@ -76,7 +78,7 @@ impl Class {
     pub(crate) const fn tensors(self) -> u32 {
         match self {
             Class::Plain | Class::Masked => 2,
-            Class::Piecewise | Class::Any | Class::Added => 3,
+            Class::Piecewise | Class::Any | Class::Added | Class::Result => 3,
         }
     }
 }
@@ -145,6 +147,9 @@ pub type Masked = Behind<true>;
 
 /// See [`Class::Added`].
 pub type Added = Behind<false>;
+
+/// See [`Class::Result`].
+pub struct OfResult;
 
 impl Told {
     /// Identity.
@@ -320,5 +325,21 @@ impl<const MASKED: bool> Epilogue for Behind<MASKED> {
     #[inline(always)]
     fn derivative<T: Data, L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
         each(z, |z| z.map(|z| Relu.derivative(z)))
+    }
+}
+
+impl Epilogue for OfResult {
+    const CLASS: Class = Class::Result;
+    const LARGE: bool = false;
+    type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 16>;
+
+    #[inline(always)]
+    fn apply<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
+        Masked::apply::<T, L, V>(z, told)
+    }
+
+    #[inline(always)]
+    fn derivative<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
+        Masked::derivative::<T, L, V>(z, told)
     }
 }

@@ -309,6 +309,7 @@ impl Key {
             (Class::Any, _) => "_any",
             (Class::Masked, _) => "_masked",
             (Class::Added, _) => "_added",
+            (Class::Result, _) => "_result",
         };
         name
     }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::rows::Data;
 use crate::rows::access::{Access, Elements, Vectors, Width};
-use crate::rows::epilogue::{Added, Any, Class, Epilogue, Masked, Piecewise, Plain};
+use crate::rows::epilogue::{Added, Any, Class, Epilogue, Masked, OfResult, Piecewise, Plain};
 pub use crate::rows::key::Pass;
 
 /// What a kernel is specialised on, besides the element type.
@@ -134,6 +134,7 @@ impl Key {
             (_, Class::Any) => "",
             (_, Class::Masked) => "_masked",
             (_, Class::Added) => "_added",
+            (_, Class::Result) => "_result",
         };
         format!("{pass}{kind}{class}")
     }

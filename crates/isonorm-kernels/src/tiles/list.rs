@@ -120,6 +120,9 @@ macro_rules! backward_kernels {
             "tiles_backward_columns_added" by gradients {
                 columns: Vectors, Added, Columns, 1;
             }
+            "tiles_backward_columns_result" by gradients {
+                columns: Vectors, OfResult, Columns, 2;
+            }
         }
     };
 }

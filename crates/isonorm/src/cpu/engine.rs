@@ -187,6 +187,7 @@ impl ForElement for BackwardWork<'_> {
             bias,
             residual,
             mask,
+            result,
             dstream,
             running,
             means,
@@ -217,7 +218,8 @@ impl ForElement for BackwardWork<'_> {
             (streams(plan), lookahead(plan)),
             crew.vectors,
         )
-        .masked(mask.map(Mask::new));
+        .masked(mask.map(Mask::new))
+        .of_result(result.map(Source::new));
         let parameters = Parameters::new(geometry, weight, bias, (scratch, regions.parameters));
         let centred = desc.get_norm().is_centred();
         let (parts, staging) = (regions.parts, regions.staging);

@@ -288,6 +288,7 @@ fn backward_buffers<'a>(arguments: Backward<'a>, workspace: &'a mut Workspace) -
     read(&mut buffers, "bias", arguments.bias);
     read(&mut buffers, "residual", arguments.residual);
     read(&mut buffers, "mask", arguments.mask);
+    read(&mut buffers, "y", arguments.result);
     read(&mut buffers, "dstream", arguments.dstream);
     statistics(&mut buffers, arguments.running);
     for (name, mean) in ["mean_g", "mean_gx"]

@@ -1,6 +1,6 @@
 //! What can be wrong with a description by itself, before there is any memory.
 
-use super::{DType, Layout, MASK_SHARE, Norm, NormDesc, Over, Pass};
+use super::{DType, Layout, MASK_SHARE, Norm, NormDesc, Over, Pass, Residual};
 use crate::{Activation, Error, Result};
 
 impl NormDesc {
@@ -49,8 +49,12 @@ impl NormDesc {
         if self.has_stream() && !matches!(self.norm, Norm::Layer(Over::Last(_)) | Norm::Rms(Over::Last(_))) {
             return invalid("residual=stream is for layernorm and rmsnorm over the last dimensions".into());
         }
-        if self.has_mask() && (self.norm, self.activation) != (Norm::Batch, Activation::Relu) {
-            return invalid("residual=masked is for batchnorm with act=relu".into());
+        let of_relu = matches!(self.residual, Residual::Masked | Residual::Result);
+        if of_relu && (self.norm, self.activation) != (Norm::Batch, Activation::Relu) {
+            return invalid(format!(
+                "residual={} is for batchnorm with act=relu",
+                self.residual.name()
+            ));
         }
         if self.pass == Pass::Moments {
             if self.norm != Norm::Batch {

@@ -140,9 +140,25 @@ pub enum Residual {
     /// bytes of `y` (see [`NormDesc::mask_elements`]). The backward pass reads the mask, and neither the residual nor the bias: less memory is
     /// moved, and less has to be kept. Of BatchNorm.
     Masked,
+    /// [`Residual::Add`] before a ReLU, whose backward pass reads `y` instead of the residual and the bias: the gradient passes where `y` is not 0.
+    /// Nothing has to be kept that is not kept anyway, where a layer behind this one keeps its input. Of BatchNorm.
+    Result,
     /// The residual stream of a pre-norm transformer: `stream = x + residual` is an output, and is what LayerNorm or RMSNorm
     /// over the last dimensions normalizes.
     Stream,
+}
+
+impl Residual {
+    /// Its name in problem strings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Residual::None => "none",
+            Residual::Add => "add",
+            Residual::Masked => "masked",
+            Residual::Result => "result",
+            Residual::Stream => "stream",
+        }
+    }
 }
 
 impl From<bool> for Residual {
@@ -384,12 +400,17 @@ impl NormDesc {
 
     /// Whether a residual is added before the activation.
     pub fn has_residual(&self) -> bool {
-        matches!(self.residual, Residual::Add | Residual::Masked)
+        matches!(self.residual, Residual::Add | Residual::Masked | Residual::Result)
     }
 
     /// Whether the forward pass writes the mask of a ReLU, and the backward pass reads it.
     pub fn has_mask(&self) -> bool {
         self.residual == Residual::Masked
+    }
+
+    /// Whether the backward pass reads the result of a ReLU rather than what the ReLU was of.
+    pub fn reads_result(&self) -> bool {
+        self.residual == Residual::Result && self.pass.is_backward()
     }
 
     /// The size of the mask, in elements of the data's type: a sixteenth of those of `x`, rounded up. What they hold are bytes, one for each 16
@@ -433,6 +454,6 @@ impl NormDesc {
 
     /// Whether the backward pass has to know the pre-activation, and so needs the bias and the residual again.
     pub fn backward_needs_preactivation(&self) -> bool {
-        self.activation != Activation::Identity && !self.has_mask()
+        self.activation != Activation::Identity && !matches!(self.residual, Residual::Masked | Residual::Result)
     }
 }

@@ -175,11 +175,8 @@ impl fmt::Display for NormDesc {
         if self.activation != Activation::Identity {
             write!(f, " act={}", activation_name(self.activation))?;
         }
-        match self.residual {
-            Residual::None => {}
-            Residual::Add => f.write_str(" residual=add")?,
-            Residual::Masked => f.write_str(" residual=masked")?,
-            Residual::Stream => f.write_str(" residual=stream")?,
+        if self.residual != Residual::None {
+            write!(f, " residual={}", self.residual.name())?;
         }
         if let Some(eps) = self.eps {
             write!(f, " eps={eps:?}")?;
@@ -235,8 +232,9 @@ impl<'a> Words<'a> {
             None | Some("none" | "no") => Ok(Residual::None),
             Some("add") => Ok(Residual::Add),
             Some("masked") => Ok(Residual::Masked),
+            Some("result") => Ok(Residual::Result),
             Some("stream") => Ok(Residual::Stream),
-            Some(v) => Err(format!("residual={v}; expected add, masked, stream or none")),
+            Some(v) => Err(format!("residual={v}; expected add, masked, result, stream or none")),
         }
     }
 

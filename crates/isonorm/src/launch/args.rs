@@ -190,6 +190,7 @@ pub struct BackwardArguments<R, W> {
     pub(crate) bias: Option<R>,
     pub(crate) residual: Option<R>,
     pub(crate) mask: Option<R>,
+    pub(crate) result: Option<R>,
     pub(crate) dstream: Option<R>,
     pub(crate) running: Option<Running<R, W>>,
     pub(crate) means: Option<[R; 2]>,
@@ -209,6 +210,7 @@ impl<R, W> BackwardArguments<R, W> {
             bias: None,
             residual: None,
             mask: None,
+            result: None,
             dstream: None,
             running: None,
             means: None,
@@ -263,6 +265,14 @@ impl<R, W> BackwardArguments<R, W> {
     pub fn mask(self, mask: impl Into<R>) -> Self {
         Self {
             mask: Some(mask.into()),
+            ..self
+        }
+    }
+
+    /// The result of the forward pass, `y`, in place of the residual and the bias ([`Residual::Result`](crate::Residual::Result)).
+    pub fn result(self, y: impl Into<R>) -> Self {
+        Self {
+            result: Some(y.into()),
             ..self
         }
     }

@@ -29,9 +29,11 @@ pub(super) fn tensors(desc: &NormDesc) -> (u64, u64) {
         // x, dy, residual | dx, dresidual
         (Residual::Add, true) => (2 + needs, 2),
         // x, residual | y
-        (Residual::Masked, false) => (2, 1),
+        (Residual::Masked | Residual::Result, false) => (2, 1),
         // x, dy | dx, dresidual
         (Residual::Masked, true) => (2, 2),
+        // x, dy, y | dx, dresidual
+        (Residual::Result, true) => (3, 2),
         // stream, dy, dstream | dx
         (Residual::Stream, true) => (3, 1),
     }

@@ -115,6 +115,10 @@ fn columns_are_strips_where_the_gpu_is_new_enough_and_a_strip_is_worth_it() {
             "batchnorm x=64x256x56x56 layout=nhwc pass=backward act=relu residual=add",
             true,
         ),
+        (
+            "batchnorm x=64x256x56x56 layout=nhwc pass=backward act=relu residual=result",
+            true,
+        ),
         // Several rows of memory are one.
         ("batchnorm x=64x3x56x56 layout=nhwc dtype=bf16 pass=backward", true),
         ("batchnorm x=64x100x56x56 layout=nhwc dtype=bf16 act=relu", true),

@@ -136,7 +136,9 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         }
         let mut z = row.apply::<_, S>(map.apply(S::Access::unpack::<T>(loaded.x[k])));
         if self.has_residual() {
-            z = z.zip(S::Access::unpack::<T>(loaded.residual[k]), |z, residual| z + residual);
+            z = z.zip(S::Access::unpack::<T>(loaded.residual[k]), |z, residual| {
+                self.args.sum(z, residual)
+            });
         }
         let [slope] = S::Epilogue::derivative::<T, _, _>([z], self.args.activation);
         dy.zip(slope, |dy, slope| dy * slope)

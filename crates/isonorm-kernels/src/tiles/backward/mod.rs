@@ -43,11 +43,11 @@ pub struct Args<T> {
     pub x: *const T,
     /// The gradient of the result.
     pub dy: *const T,
-    /// What was added before the activation; or null.
+    /// What was added before the activation, or what a ReLU made of the sum; or null.
     pub residual: *const T,
     /// As the forward pass left it, in kernels of [`Masked`](crate::rows::epilogue::Masked); otherwise nothing is read.
     pub mask: *const u8,
-    /// For kernels of [`Added`](crate::rows::epilogue::Added), which leave there what they need again: for each access of a thread that passes,
+    /// For kernels of [`Added`](crate::rows::epilogue::Added) and [`OfResult`](crate::rows::epilogue::OfResult), which leave there what they need again: for each access of a thread that passes,
     /// as [`passing`](super::strips::passing) counts them, a byte for each thread of the grid.
     pub signs: *mut u8,
     /// Or null, with no `dresidual` either. May be any of the inputs.
@@ -60,6 +60,8 @@ pub struct Args<T> {
     pub affine: Affine,
     /// Whether a mean is taken off (1), or not (0), where parameters belong to rows.
     pub centred: u32,
+    /// All bits where the residual was added to z; none where it is what a ReLU made of the sum, whose slopes are the same.
+    pub of_z: u32,
     /// `[parameters]`, in the parameters' type: the mean, where statistics are given.
     pub given_mean: *const u8,
     /// `[parameters]`, in the parameters' type: the variance, where statistics are given.
@@ -81,6 +83,14 @@ pub struct Args<T> {
     /// `[teams]` of [`message_words`]; or null, for teams of one block. Where tiles are parts of groups, `[teams, parts]` of those of a
     /// part's blocks, and behind them `[teams]` of those of a single sum.
     pub messages: Messages,
+}
+
+impl<T> Args<T> {
+    /// z with what was added; or its ReLU, where that is what stands beside it. Without a branch, which takes registers.
+    #[inline(always)]
+    pub(in crate::tiles) fn sum(&self, z: f32, beside: f32) -> f32 {
+        f32::from_bits(z.to_bits() & self.of_z) + beside
+    }
 }
 
 /// Computes the gradients of the tiles. For a grid of some teams, all of which run at the same time if a team has several blocks. A

@@ -3,7 +3,9 @@ use isonorm_math::{Activation, Element, Normalizer, Pointwise, Real};
 
 use super::input_gradient::Results;
 use super::output::{Output, Route, Staging};
-use super::{AffineMap, CHUNK, Chunks, Coefficient, Deactivate, Dest, Each, NoResidual, Residual, STRIP, Source};
+use super::{
+    AffineMap, CHUNK, Chunks, Coefficient, Deactivate, Dest, Each, InPlaceOfZ, NoResidual, Residual, STRIP, Source,
+};
 use crate::cpu::isa::Vectors;
 use crate::cpu::lookahead::Lookahead;
 use crate::cpu::mask::Mask;
@@ -190,6 +192,8 @@ pub(in crate::cpu) struct BackwardElements<'a, T> {
     x: Source<'a, T>,
     dy: Source<'a, T>,
     residual: Option<Source<'a, T>>,
+    /// What the activation made of z. Then there is no residual.
+    result: Option<Source<'a, T>>,
     /// What `dy` passes, in place of the activation.
     mask: Option<Mask<'a>>,
     /// What is added to `dx`.
@@ -218,6 +222,7 @@ impl<'a, T: Element> BackwardElements<'a, T> {
             x,
             dy,
             residual,
+            result: None,
             mask: None,
             dstream,
             dx,
@@ -232,6 +237,11 @@ impl<'a, T: Element> BackwardElements<'a, T> {
     /// With a mask that `dy` passes, in place of the activation.
     pub(in crate::cpu) fn masked(self, mask: Option<Mask<'a>>) -> BackwardElements<'a, T> {
         BackwardElements { mask, ..self }
+    }
+
+    /// With what a ReLU made of z.
+    pub(in crate::cpu) fn of_result(self, result: Option<Source<'a, T>>) -> BackwardElements<'a, T> {
+        BackwardElements { result, ..self }
     }
 
     /// Whether anything is written for each element.
@@ -277,6 +287,7 @@ impl<'a, T: Element> BackwardElements<'a, T> {
         let at = (offset, len * normalizers.len());
         let (x, dy) = (self.x.slice(at.0, at.1), self.dy.slice(at.0, at.1));
         let residual = self.residual.as_ref().map(|r| Each(r.slice(at.0, at.1)));
+        let result = self.result.as_ref().map(|y| InPlaceOfZ(Each(y.slice(at.0, at.1))));
         let in_strips = len.is_multiple_of(STRIP) || normalizers.len() == 1;
         let mut dx = match &self.dx {
             Some(to) if writes => Some(Output::new(to, self.route, at, in_strips, dx)),
@@ -292,7 +303,11 @@ impl<'a, T: Element> BackwardElements<'a, T> {
             .as_mut()
             // SAFETY: as above.
             .map(|dresidual| (dresidual.stores(self.vectors), unsafe { dresidual.rounded() }));
-        let third = self.residual.as_ref().or(self.dstream.as_ref());
+        let third = self
+            .residual
+            .as_ref()
+            .or(self.result.as_ref())
+            .or(self.dstream.as_ref());
         let inputs = [Some(&self.x), Some(&self.dy), third];
         let ahead = Lookahead::new(inputs, at.0, self.lookahead);
         let results = Results {
@@ -314,11 +329,13 @@ impl<'a, T: Element> BackwardElements<'a, T> {
                 }
             };
         }
-        match (self.activation, residual, &self.mask) {
+        match (self.activation, residual, result, &self.mask) {
+            // It is a ReLU's.
+            (_, _, Some(result), _) => visitor.visit(computed!(result, Relu), results),
             (Activation::Identity, ..) => visitor.visit(computed!(NoResidual, Identity), results),
-            (Activation::Relu, None, None) => visitor.visit(computed!(NoResidual, Relu), results),
-            (Activation::Relu, Some(residual), None) => visitor.visit(computed!(residual, Relu), results),
-            (activation, residual, mask) => {
+            (Activation::Relu, None, _, None) => visitor.visit(computed!(NoResidual, Relu), results),
+            (Activation::Relu, Some(residual), _, None) => visitor.visit(computed!(residual, Relu), results),
+            (activation, residual, _, mask) => {
                 let (xhat, g, z) = (&mut xhat[..at.1], &mut g[..at.1], &mut z[..at.1]);
                 for (row, n) in normalizers.iter().enumerate() {
                     let start = row * len;

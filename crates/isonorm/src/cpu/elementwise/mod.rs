@@ -178,6 +178,22 @@ impl<T: Element> Residual<T::Acc> for Each<'_, T> {
     }
 }
 
+/// In the place of z: what ReLU made of it, whose derivative is the same.
+#[derive(Clone, Copy)]
+struct InPlaceOfZ<'a, T>(Each<'a, T>);
+
+impl<T: Element> Residual<T::Acc> for InPlaceOfZ<'_, T> {
+    #[inline(always)]
+    fn add(&self, index: usize, _z: T::Acc) -> T::Acc {
+        self.0.0[index].to_acc()
+    }
+
+    #[inline(always)]
+    fn part(self, start: usize, len: usize) -> Self {
+        Self(Coefficient::part(self.0, start, len))
+    }
+}
+
 /// The chunks of a stretch: where each starts, and how long it is.
 pub(super) struct Chunks {
     start: usize,

@@ -217,7 +217,8 @@ impl BackwardPointers {
             dy,
             // Where dx is not wanted and dresidual is, kernels write the one over the other.
             dx: if dx == 0 { address(&a.dresidual) } else { dx },
-            residual: address(&a.residual),
+            // What is added to z, or stands for it.
+            residual: address(if a.result.is_some() { &a.result } else { &a.residual }),
             mask: address(&a.mask),
             dstream: address(&a.dstream),
             weight: address(&a.weight),

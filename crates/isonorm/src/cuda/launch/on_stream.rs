@@ -161,7 +161,7 @@ fn forward_places<'a>(a: &Forward<'a>) -> [Named<'a>; 13] {
 }
 
 /// Every argument under its name.
-fn backward_places<'a>(a: &Backward<'a>) -> [Named<'a>; 17] {
+fn backward_places<'a>(a: &Backward<'a>) -> [Named<'a>; 18] {
     let [dy, dx] = through(["dy", "dx"], &a.data);
     let [running_mean, running_var] = statistics(&a.running);
     let means = a.means.as_ref().map(|means| means.each_ref().map(View::place));
@@ -173,6 +173,7 @@ fn backward_places<'a>(a: &Backward<'a>) -> [Named<'a>; 17] {
         read("bias", &a.bias),
         read("residual", &a.residual),
         read("mask", &a.mask),
+        read("y", &a.result),
         read("dstream", &a.dstream),
         running_mean,
         running_var,

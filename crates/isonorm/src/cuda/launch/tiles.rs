@@ -159,6 +159,7 @@ unsafe fn backward_of<T: Data>(
         tiling: tiles.tiling,
         affine: affine(tiles, p.weight, p.bias),
         centred: tiles.centred.into(),
+        of_z: if plan.desc().reads_result() { 0 } else { !0 },
         given_mean: p.given_mean as *const u8,
         given_variance: p.given_var as *const u8,
         mean: p.mean as *const f32,

@@ -29,6 +29,14 @@ pub(crate) fn check_backward<R: Spanning, W: Spanning>(c: Problem<'_>, a: &Backw
     };
     residual.map_or(Ok(()), |r| c.data(r))?;
     let mask = c.mask(span(&a.mask), "the forward pass wrote it for this")?;
+    let result = c.wanted(
+        "y",
+        span(&a.result),
+        desc.reads_result(),
+        "the gradient passes where it is not 0",
+        "the description's residual is not of the result",
+    )?;
+    result.map_or(Ok(()), |y| c.data(y))?;
     let dstream = given(&a.dstream, "dstream");
     if dstream.is_some() && !desc.has_stream() {
         return Err(Error::UnexpectedArgument {
@@ -108,6 +116,7 @@ pub(crate) fn check_backward<R: Spanning, W: Spanning>(c: Problem<'_>, a: &Backw
             bias,
             residual,
             mask,
+            result,
             dstream,
             running[0],
             running[1],

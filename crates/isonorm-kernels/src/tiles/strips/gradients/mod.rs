@@ -21,7 +21,7 @@ const TENSORS: u32 = 2;
 /// Accesses that pass at once.
 const AT_ONCE: u32 = super::AT_ONCE / TENSORS;
 
-/// Accesses to x and to dy, as they came, and what says where dy passes: bits, in the first word, or what was added to z.
+/// Accesses to x and to dy, as they came, and what says where dy passes: bits, in the first word, or what they are made of.
 #[derive(Clone, Copy)]
 struct Loaded {
     x: [u32; 4],
@@ -68,11 +68,11 @@ struct Pass<'a, T, S, const N: usize> {
 }
 
 impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
-    /// Whether dy passes a mask, which is read, or made of z. As soon as it is used: what stays on chip needs its bits no more.
-    const MASKED: bool = matches!(S::Epilogue::CLASS, Class::Masked | Class::Added);
+    /// Whether dy passes a mask, which is read, or made. As soon as it is used: what stays on chip needs its bits no more.
+    const MASKED: bool = matches!(S::Epilogue::CLASS, Class::Masked | Class::Added | Class::Result);
 
-    /// Whether the mask is made of z.
-    const ADDED: bool = matches!(S::Epilogue::CLASS, Class::Added);
+    /// Whether the mask is made of a tensor: of what was added to z, or of the result.
+    const MADE: bool = matches!(S::Epilogue::CLASS, Class::Added | Class::Result);
 
     #[inline(always)]
     unsafe fn each_strip(&self) {
@@ -206,7 +206,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         }
         // SAFETY: the caller's: the strip has this place.
         unsafe {
-            match Self::ADDED {
+            match Self::MADE {
                 true => simt::load_128_once(walk.place(args.residual, strip, access).cast()),
                 false => {
                     let byte = walk.byte(strip, access, T::Lanes::LANES);
@@ -221,7 +221,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     unsafe fn beside_again(&self, strip: &Strip, access: u32) -> [u32; 4] {
         // SAFETY: the caller's, and this thread has left the byte.
         unsafe {
-            match Self::ADDED {
+            match Self::MADE {
                 true => [simt::load_8_again(self.sign(access)), 0, 0, 0],
                 false => self.beside(strip, access, true),
             }
@@ -240,8 +240,10 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     /// Where dy passes.
     #[inline(always)]
     fn bits(&self, loaded: &Loaded, map: &Map<T::Lanes>) -> u32 {
-        if !Self::ADDED {
-            return loaded.beside[0];
+        match S::Epilogue::CLASS {
+            Class::Added => {}
+            Class::Result => return T::positive(loaded.beside),
+            _ => return loaded.beside[0],
         }
         let z = map.apply(T::unpack(loaded.x));
         let z = z.zip(T::unpack(loaded.beside), |z, residual| z + residual);

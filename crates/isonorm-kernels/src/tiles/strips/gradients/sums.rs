@@ -15,10 +15,13 @@ const MOST_AHEAD: usize = 4;
 impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     /// Whether accesses that pass and those in shared memory are added up in turn: something is on its way from memory while the latter are,
     /// which takes long enough to pay with an activation.
-    const IN_TURN: bool = matches!(S::Epilogue::CLASS, Class::Piecewise | Class::Any | Class::Added);
+    const IN_TURN: bool = matches!(
+        S::Epilogue::CLASS,
+        Class::Piecewise | Class::Any | Class::Added | Class::Result
+    );
 
-    /// Accesses in shared memory for which what says where dy passes is on its way: bits, or, which takes four registers, what was added to z.
-    const AHEAD: usize = if Self::ADDED { 2 } else { MOST_AHEAD };
+    /// Accesses in shared memory for which what says where dy passes is on its way: bits, or, which takes four registers, what they are made of.
+    const AHEAD: usize = if Self::MADE { 2 } else { MOST_AHEAD };
 
     /// The thread's sums of g · (x − mean) and of g.
     #[inline(always)]
@@ -110,7 +113,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     if is_more {
                         passing[k] = self.pass_one(strip, access + AT_ONCE + k as u32);
                     }
-                    if Self::ADDED {
+                    if Self::MADE {
                         simt::store_8_again(self.sign(access + k as u32), bits);
                     }
                 }

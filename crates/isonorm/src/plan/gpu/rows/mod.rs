@@ -299,6 +299,9 @@ impl<'a> Rows<'a> {
         if desc.has_mask() {
             return Err("its kernels have no mask".into());
         }
+        if desc.reads_result() {
+            return Err("its kernels do not read the result".into());
+        }
         if desc.get_pass() == crate::Pass::Moments {
             return Err("its kernels hold what they normalize".into());
         }

@@ -68,6 +68,7 @@ fn listed(problem: &Problem<'_>) -> Option<&'static Listed> {
         _ if kind == Kind::Batched && adds && !is_forward => return None,
         _ if kind == Kind::Batched => &[Class::Plain, Class::Piecewise, Class::Any],
         Activation::Relu if problem.masked || adds && is_forward => &[Class::Masked],
+        Activation::Relu if problem.by_result => &[Class::Result],
         Activation::Relu if adds => &[Class::Added],
         // What is added before another activation decides its slopes.
         _ if adds && !is_forward => return None,
@@ -179,7 +180,7 @@ fn nanoseconds(problem: &Problem<'_>, listed: &Listed, tiling: &Tiling, (teams, 
     let (accesses, passing) = (u64::from(tiling.accesses), u64::from(passing(tiling, key.at_once)));
     let read = u64::from(key.tensors());
     let mask = |accesses: u64| if problem.masked { accesses * access / 16 } else { 0 };
-    let added = u64::from(problem.residual) + u64::from(key.class == Class::Added);
+    let added = u64::from(problem.residual) + u64::from(matches!(key.class, Class::Added | Class::Result));
     let moved = (read + 1 + added) * accesses * access + mask(accesses);
     let again = read * passing * access
         + if problem.pass == Pass::Backward {

@@ -32,7 +32,7 @@ pub(crate) struct Tiles {
     pub(crate) parameters: u64,
     /// Whether parameters have the data's type, else `f32`.
     pub(crate) as_data: bool,
-    /// Where in the workspace kernels of [`Class::Added`] leave where gradients pass.
+    /// Where in the workspace kernels of [`Class::Added`] and [`Class::Result`] leave where gradients pass.
     pub(crate) signs: Option<usize>,
     /// Backward: shares of the gradients of weight and bias, which another kernel adds up.
     pub(crate) shares: Option<Shares>,
@@ -85,6 +85,8 @@ struct Problem<'a> {
     residual: bool,
     /// Whether the activation's mask is written, or read.
     masked: bool,
+    /// Whether the activation's result is read in the place of that tensor.
+    by_result: bool,
     batch: u64,
     rows: u64,
     kept: u32,
@@ -151,7 +153,7 @@ impl<'a> Problem<'a> {
                 "compute capability {has} is below {NEEDS}, which the kernels need"
             ));
         }
-        let takes_contiguous = desc.has_mask() || moments || given && g.inner == 1;
+        let takes_contiguous = desc.has_mask() || desc.reads_result() || moments || given && g.inner == 1;
         if g.outer == 1 && !takes_contiguous {
             return Err("groups are contiguous".into());
         }
@@ -180,6 +182,7 @@ impl<'a> Problem<'a> {
             activation: desc.get_activation(),
             residual: desc.has_residual(),
             masked: desc.has_mask(),
+            by_result: desc.reads_result(),
             batch: g.batch as u64,
             rows: g.outer as u64,
             kept,
@@ -286,7 +289,7 @@ fn schedule(problem: &Problem<'_>, choice: &shapes::Choice) -> Schedule {
         running: None,
     };
     let (mut workspace_bytes, mut running_bytes) = (0, 0);
-    if listed.key.class == Class::Added {
+    if matches!(listed.key.class, Class::Added | Class::Result) {
         let passing = strips::passing(&tiling, listed.key.at_once);
         tiles.signs = Some(0);
         workspace_bytes = passing as usize * kernel.grid as usize * kernel.block as usize;
