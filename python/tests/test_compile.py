@@ -138,7 +138,9 @@ def test_a_compiler_may_change_the_order_in_memory(monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_results_lie_as_the_fake_kernels_say(name, order):
     """Whatever order in memory x has: a compiler reckons with the strides that fake kernels give."""
-    layer = Layer(name, *{"GroupNorm": ((2, 4),), "LayerNorm": ((6,),), "RMSNorm": ((6,),)}.get(name, ((4,),)), (3, 4, 5, 6))
+    layer = Layer(
+        name, *{"GroupNorm": ((2, 4),), "LayerNorm": ((6,),), "RMSNorm": ((6,),)}.get(name, ((4,),)), (3, 4, 5, 6)
+    )
 
     def ordered(t):
         back = tuple(order.index(d) for d in range(4))
