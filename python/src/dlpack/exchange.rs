@@ -4,7 +4,6 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::MaybeUninit;
-use std::ptr;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -71,7 +70,7 @@ impl Exchange {
             }
             tensor.assume_init()
         };
-        let first = match tensor.data == ptr::null_mut() {
+        let first = match tensor.data.is_null() {
             true => 0,
             false => (tensor.data as usize).wrapping_add(tensor.byte_offset as usize),
         };

@@ -49,6 +49,7 @@ pub fn run(engine: &mut dyn Engine, case: &Case<'_>) -> Result<Vec<(&'static str
         bias: inputs.bias,
         residual: inputs.residual,
         mask: None,
+        result: None,
         dstream: None,
         running: inputs.running.filter(|_| !computed),
         x: inputs.x,
