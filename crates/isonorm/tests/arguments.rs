@@ -294,7 +294,7 @@ fn a_residual_stream_is_for_rows_and_may_overwrite_the_residual() {
     }
     let said = refused("rmsnorm x=4 residual=later");
     assert!(
-        said.contains("residual=later; expected add, masked, stream or none"),
+        said.contains("residual=later; expected add, masked, result, stream or none"),
         "{said}"
     );
 

@@ -108,7 +108,8 @@ def _run(call, x, where, weight, bias, residual, params, running_mean, running_v
         given = (x, weight, bias, residual, running_mean)
         notes.site.remember(notes.config, *given, how, plans.passes, plans, _autograd.apply)
     if how.updates:
-        increment_version((running_mean, running_var))
+        increment_version(running_mean)
+        increment_version(running_var)
     if how.keeps:
         return _autograd.apply(x, weight, bias, residual, (plans, running_mean, running_var, factor))
     y, stream, _ = plans.forward(x, weight, bias, residual, running_mean, running_var, factor, False)

@@ -15,8 +15,9 @@ _CALL = "str op, int size, float? eps, str? activation, bool training, bool stre
 _TENSORS = "Tensor x, Tensor? weight, Tensor? bias, Tensor? residual, Tensor? running_mean, Tensor? running_var"
 _READ = _TENSORS.replace("residual", "read")
 
-#: A compiler may lay out inputs as suits it: kernels are for several orders in memory, and results lie as `x` does.
-_TAGS = (torch.Tag.flexible_layout,)
+#: A compiler may lay out inputs as suits it: kernels are for several orders in memory, and results lie as `x` does. PyTorch before 2.5 has
+#: no word for that.
+_TAGS = tuple(getattr(torch.Tag, name) for name in ("flexible_layout",) if hasattr(torch.Tag, name))
 
 _library = torch.library.Library("isonorm", "DEF")
 _library.define(

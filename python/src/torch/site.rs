@@ -190,7 +190,9 @@ impl Call {
         } = tensors;
         let py = x.py();
         if self.how.updates {
-            torch.increment_version.bind(py).call1(((mean, var),))?;
+            for statistic in [mean, var] {
+                torch.increment_version.bind(py).call1((statistic,))?;
+            }
         }
         if self.how.keeps {
             let launch = (&self.plans, mean, var, factor);
