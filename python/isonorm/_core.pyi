@@ -24,7 +24,6 @@ class Plan:
         weight: int,
         bias: int,
         residual: int,
-        mask: int,
         stream_out: int,
         running_mean: int,
         running_var: int,
@@ -42,7 +41,6 @@ class Plan:
         weight: int,
         bias: int,
         residual: int,
-        mask: int,
         result: int,
         dstream: int,
         running_mean: int,
@@ -73,19 +71,7 @@ class Passes:
         keep: bool,
         zeros: bool = False,
     ) -> tuple[Tensor, Optional[Tensor], Optional[Tensor]]: ...
-    def gradients(
-        self,
-        dy: Tensor,
-        dstream: Optional[Tensor],
-        x: Tensor,
-        weight: Optional[Tensor],
-        bias: Optional[Tensor],
-        read: Optional[Tensor],
-        running_mean: Optional[Tensor],
-        running_var: Optional[Tensor],
-        saved: Optional[Tensor],
-        needs: Sequence[bool],
-    ) -> Optional[list[Optional[Tensor]]]: ...
+    def takes(self, x: Tensor, dy: Tensor, dstream: Optional[Tensor]) -> bool: ...
     def backward(
         self,
         dy: Tensor,
@@ -130,7 +116,6 @@ class Site:
     ) -> object: ...
     def __deepcopy__(self, memo: object) -> Site: ...
 
-def is_undisturbed() -> bool: ...
 def read_by_attributes(on: bool) -> None: ...
 
 class Imported:

@@ -201,7 +201,7 @@ def _run(
         addresses = {name: operand.address for name, operand in operands.items()}
         get = addresses.get
         _plan(" ".join(text)).forward(
-            0, x.address, address, get("weight", 0), get("bias", 0), get("residual", 0), 0, 0,
+            0, x.address, address, get("weight", 0), get("bias", 0), get("residual", 0), 0,
             get("running_mean", 0), get("running_var", 0), float(momentum), 0, 0,
         )  # fmt: skip
     return _hand_over(x, y)

@@ -63,7 +63,6 @@ pub(crate) struct ForwardAddresses {
     pub(crate) weight: Address,
     pub(crate) bias: Address,
     pub(crate) residual: Address,
-    pub(crate) mask: Address,
     pub(crate) stream: Address,
     pub(crate) running_mean: Address,
     pub(crate) running_var: Address,
@@ -80,7 +79,6 @@ pub(crate) struct BackwardAddresses {
     pub(crate) weight: Address,
     pub(crate) bias: Address,
     pub(crate) residual: Address,
-    pub(crate) mask: Address,
     pub(crate) result: Address,
     pub(crate) dstream: Address,
     pub(crate) running_mean: Address,
@@ -101,7 +99,6 @@ pub(crate) struct Sizes {
     pub(crate) groups: usize,
     pub(crate) parameters: usize,
     pub(crate) channels: usize,
-    pub(crate) mask_elements: usize,
     /// The type of a saved mean, and of a running one that is given.
     pub(crate) mean_dtype: DType,
     pub(crate) running_mean_dtype: DType,
@@ -120,7 +117,6 @@ impl Sizes {
             groups: geometry.groups(),
             parameters: geometry.parameters,
             channels: geometry.channels,
-            mask_elements: desc.mask_elements(),
             mean_dtype,
             running_mean_dtype: if synchronized {
                 mean_dtype
@@ -152,9 +148,6 @@ impl Sizes {
             }
             if let Some(bias) = memory.view(a.bias, self.parameters, params) {
                 arguments = arguments.bias(bias);
-            }
-            if let Some(mask) = memory.view_mut(a.mask, self.mask_elements, data) {
-                arguments = arguments.save_mask(mask);
             }
             if let Some(residual) = memory.view(a.residual, self.elements, data) {
                 arguments = match memory.view_mut(a.stream, self.elements, data) {
@@ -238,9 +231,6 @@ impl Sizes {
             }
             if let Some(residual) = memory.view(a.residual, self.elements, data) {
                 arguments = arguments.residual(residual);
-            }
-            if let Some(mask) = memory.view(a.mask, self.mask_elements, data) {
-                arguments = arguments.mask(mask);
             }
             if let Some(y) = memory.view(a.result, self.elements, data) {
                 arguments = arguments.result(y);

@@ -20,7 +20,7 @@ mod _core {
     #[pymodule_export]
     use crate::plan::{Plan, cuda_devices, explain};
     #[pymodule_export]
-    use crate::torch::{Passes, Site, is_undisturbed, read_by_attributes};
+    use crate::torch::{Passes, Site, read_by_attributes};
 
     use pyo3::prelude::*;
 

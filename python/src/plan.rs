@@ -39,7 +39,7 @@ impl Plan {
     /// that is given is of the type of a saved one, for it is several ranks'.
     #[new]
     #[pyo3(signature = (problem, device, threads, synchronized = false))]
-    fn new(problem: &str, device: i64, threads: usize, synchronized: bool) -> PyResult<Plan> {
+    pub(crate) fn new(problem: &str, device: i64, threads: usize, synchronized: bool) -> PyResult<Plan> {
         let desc: NormDesc = problem.parse().map_err(exception)?;
         Plan::of(desc, device, threads, synchronized).map_err(exception)
     }
@@ -83,7 +83,6 @@ impl Plan {
         weight: Address,
         bias: Address,
         residual: Address,
-        mask: Address,
         stream_out: Address,
         running_mean: Address,
         running_var: Address,
@@ -97,7 +96,6 @@ impl Plan {
             weight,
             bias,
             residual,
-            mask,
             stream: stream_out,
             running_mean,
             running_var,
@@ -141,7 +139,6 @@ impl Plan {
         weight: Address,
         bias: Address,
         residual: Address,
-        mask: Address,
         result: Address,
         dstream: Address,
         running_mean: Address,
@@ -161,7 +158,6 @@ impl Plan {
             weight,
             bias,
             residual,
-            mask,
             result,
             dstream,
             running_mean,
@@ -182,12 +178,6 @@ impl Plan {
 }
 
 impl Plan {
-    /// A plan for a problem string.
-    pub(crate) fn of_problem(problem: &str, device: i64, threads: usize) -> PyResult<Plan> {
-        let desc: NormDesc = problem.parse().map_err(exception)?;
-        Plan::of(desc, device, threads, false).map_err(exception)
-    }
-
     /// As [`forward`](Plan::forward).
     pub(crate) fn run_forward(&self, py: Python<'_>, stream: usize, a: &ForwardAddresses) -> PyResult<()> {
         match &self.place {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from . import _native
-from ._modes import is_batched, is_disturbed
+from ._modes import is_batched, is_transformed, is_watched
 from ._plans import Plans
-from ._problem import in_layout, layout, to_keep
+from ._problem import in_layout, layout
 
 
 class Normalize(torch.autograd.Function):
@@ -23,7 +23,7 @@ class Normalize(torch.autograd.Function):
             ctx.set_materialize_grads(False)
             ctx.save_for_backward(stream, weight, bias, None, saved)
             return y, stream
-        read = None if residual is None else to_keep(plans.call, residual, y)
+        read = y if plans.by_result else residual if plans.activates else None
         if plans.given:
             ctx.save_for_backward(x, weight, bias, read, saved, running_mean, running_var)
         else:
@@ -41,14 +41,14 @@ class Normalize(torch.autograd.Function):
                 return (None,) * 5
             dy = torch.zeros_like(x)
         given = (dy, dstream, x, weight, bias, read, running_mean, running_var, saved, needs)
-        found = None if torch.is_grad_enabled() else plans.passes.gradients(*given)
-        return (*(found or _gradients(plans, *given)), None)
+        is_simple = not torch.is_grad_enabled() and plans.passes.takes(x, dy, dstream)
+        return (*(plans.backward(*given) if is_simple else _gradients(plans, *given)), None)
 
 
 def _gradients(plans: Plans, dy, dstream, x, weight, bias, read, running_mean, running_var, saved, needs):
     """Of gradients in any order in memory, or that something else than autograd wants to see, or that are to have a
     derivative."""
-    if is_disturbed() or is_batched(dy) or dstream is not None and is_batched(dstream):
+    if is_watched() or is_transformed() or is_batched(dy) or dstream is not None and is_batched(dstream):
         return _native.backward(plans.call, dy, dstream, x, weight, bias, read, running_mean, running_var, needs)
     dy = _as_kernels_read(dy, plans.where)
     dstream = None if dstream is None else _as_kernels_read(dstream, plans.where)

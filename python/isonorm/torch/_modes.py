@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch.autograd import forward_ad
 
-from isonorm import _core
-
 # What changes how torch runs an operator. Absent in some version: then it is never active there.
 _transforms_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: False)
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
@@ -45,8 +43,3 @@ def is_transformed() -> bool:
 def is_watched() -> bool:
     """Whether something else than torch's own dispatcher wants to see operators."""
     return _dispatch_modes() > 0
-
-
-def is_disturbed() -> bool:
-    """Either of them."""
-    return not _core.is_undisturbed()

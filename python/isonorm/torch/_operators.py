@@ -17,7 +17,7 @@ _READ = _TENSORS.replace("residual", "read")
 
 #: A compiler may lay out inputs as suits it: kernels are for several orders in memory, and results lie as `x` does. PyTorch before 2.5 has
 #: no word for that.
-_TAGS = tuple(getattr(torch.Tag, name) for name in ("flexible_layout",) if hasattr(torch.Tag, name))
+_TAGS = (torch.Tag.flexible_layout,) if hasattr(torch.Tag, "flexible_layout") else ()
 
 _library = torch.library.Library("isonorm", "DEF")
 _library.define(

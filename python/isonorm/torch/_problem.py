@@ -120,6 +120,12 @@ def groups(call: Call, shape: torch.Size) -> int:
     return count
 
 
+def statistics_types(x: torch.Tensor) -> tuple[torch.dtype, torch.dtype]:
+    """The types of a mean, as precise as the device's backward pass can use it, and of a variance or an rstd."""
+    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+    return (torch.float64 if x.device.type == "cpu" else wide), wide
+
+
 class Kept(NamedTuple):
     """Where in the bytes that a forward pass keeps for its backward pass rstd begins, behind the mean, and how many there
     are in all."""
@@ -140,9 +146,7 @@ def _up(size: int) -> int:
 
 def kept(call: Call, x: torch.Tensor) -> Kept:
     """Of a forward pass with the statistics of `x`: mean and rstd, in this order, without what there is not."""
-    rstd_dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-    # As precise as the device's backward pass can use it.
-    mean_dtype = torch.float64 if x.device.type == "cpu" else rstd_dtype
+    mean_dtype, rstd_dtype = statistics_types(x)
     count = groups(call, x.shape)
     means = 0 if call.op == "rmsnorm" else count * mean_dtype.itemsize
     rstd = _up(means)

@@ -9,16 +9,10 @@ from torch import Tensor
 from isonorm import _core
 
 from ._plans import device_of, raw_stream
-from ._problem import Call, layout, problem, residual_kind
+from ._problem import Call, layout, problem, residual_kind, statistics_types
 
 _MOST = 4096
 _plans: dict[tuple, object] = {}
-
-
-def statistics_types(x: Tensor) -> tuple[torch.dtype, torch.dtype]:
-    """The types of mean and variance as the device's kernels save and read them."""
-    var = torch.float64 if x.dtype == torch.float64 else torch.float32
-    return (torch.float64 if x.is_cpu else var), var
 
 
 def _remembered(key: tuple, make):
@@ -81,7 +75,6 @@ class SyncPlans:
                 bias.data_ptr(),
                 _address(residual),
                 0,
-                0,
                 mean.data_ptr(),
                 var.data_ptr(),
                 0.0,
@@ -118,7 +111,6 @@ class SyncPlans:
             weight.data_ptr(),
             bias.data_ptr() if needs_z else 0,
             _address(read) if needs_z else 0,
-            0,
             _address(read) if self._by_result else 0,
             0,
             mean.data_ptr(),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.fx import Proxy
 
 from . import _native, _sync_plans
-from ._problem import DTYPES, Call, dense, in_layout, layout, to_keep
+from ._problem import DTYPES, Call, dense, in_layout, layout, statistics_types, to_keep
 from .modules import OWN, _BatchNorm, _OwnActivation
 
 __all__ = ["SyncBatchNorm", "convert_sync_batchnorm"]
@@ -212,7 +212,7 @@ def _statistics(x: Tensor, group) -> tuple[Tensor, Tensor, Tensor]:
     share = counts / count.clamp(min=1)
     mean = (share * means).sum(0)
     var = (share * (variances + (means - mean).square())).sum(0)
-    mean_type, var_type = _sync_plans.statistics_types(x)
+    mean_type, var_type = statistics_types(x)
     return mean.to(mean_type), var.to(var_type), count
 
 

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use passes::Passes;
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
-use pyo3::{PyTypeInfo, intern};
+use pyo3::types::PyString;
 pub(crate) use site::Site;
 
 use crate::arguments::Address;
@@ -48,13 +48,6 @@ static BY_ATTRIBUTES: AtomicBool = AtomicBool::new(false);
 #[pyfunction]
 pub(crate) fn read_by_attributes(on: bool) {
     BY_ATTRIBUTES.store(on, Ordering::Relaxed);
-}
-
-/// Whether torch's dispatcher alone sees what is called: no dispatch mode, no transform of torch.func, no forward-mode derivative, no
-/// torch.jit.trace.
-#[pyfunction]
-pub(crate) fn is_undisturbed(py: Python<'_>) -> PyResult<bool> {
-    Torch::get(py)?.is_undisturbed(py)
 }
 
 impl Torch {
@@ -167,6 +160,8 @@ impl Torch {
         self.empty_like.bind(tensor.py()).call1((tensor,))
     }
 
+    /// Whether torch's dispatcher alone sees what is called: no dispatch mode, no transform of torch.func, no forward-mode derivative, no
+    /// torch.jit.trace.
     fn is_undisturbed(&self, py: Python<'_>) -> PyResult<bool> {
         let level = self.forward_ad.bind(py).getattr(intern!(py, "_current_level"))?;
         Ok(!answers(py, self.dispatch_modes.as_ref())?
@@ -187,9 +182,4 @@ fn answers(py: Python<'_>, function: Option<&Py<PyAny>>) -> PyResult<bool> {
 /// An attribute's truth.
 fn is_true(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<bool> {
     object.getattr(name)?.is_truthy()
-}
-
-/// A class, for what Python asks of an object that is copied.
-fn class<T: PyTypeInfo>(py: Python<'_>) -> Bound<'_, PyType> {
-    T::type_object(py)
 }

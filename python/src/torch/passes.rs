@@ -88,7 +88,7 @@ impl Passes {
     #[new]
     fn new(forward: &str, backward: String, device: i64, threads: usize, kept: Kept, kind: Kind) -> PyResult<Passes> {
         Ok(Passes {
-            forward: Plan::of_problem(forward, device, threads)?,
+            forward: Plan::new(forward, device, threads, false)?,
             backward: PyOnceLock::new(),
             backward_problem: backward,
             device,
@@ -128,43 +128,16 @@ impl Passes {
         self.run_forward(tensors, keep, zeros)
     }
 
-    /// As `backward`, if the gradients lie in memory as `x` does, and nobody but autograd has to see them; None otherwise.
-    #[expect(clippy::too_many_arguments, reason = "as above")]
-    fn gradients<'py>(
-        &self,
-        dy: &Bound<'py, PyAny>,
-        dstream: &Bound<'py, PyAny>,
-        x: &Bound<'py, PyAny>,
-        weight: &Bound<'py, PyAny>,
-        bias: &Bound<'py, PyAny>,
-        read: &Bound<'py, PyAny>,
-        running_mean: &Bound<'py, PyAny>,
-        running_var: &Bound<'py, PyAny>,
-        saved: &Bound<'py, PyAny>,
-        needs: [bool; 4],
-    ) -> PyResult<Option<Gradients<'py>>> {
+    /// Whether gradients are such as `backward` takes, those of the result and of the stream (or None): they lie in memory as `x` does, and
+    /// nobody but autograd has to see them.
+    fn takes(&self, x: &Bound<'_, PyAny>, dy: &Bound<'_, PyAny>, dstream: &Bound<'_, PyAny>) -> PyResult<bool> {
         let torch = Torch::get(x.py())?;
         let (_, Some(facts)) = torch.read(x)? else {
-            return Ok(None);
+            return Ok(false);
         };
-        let is_simple = torch.is(dy, &facts)?
+        Ok(torch.is(dy, &facts)?
             && (dstream.is_none() || torch.is(dstream, &facts)?)
-            && torch.is_undisturbed(x.py())?;
-        if !is_simple {
-            return Ok(None);
-        }
-        let running = [running_mean, running_var];
-        let tensors = BackwardTensors {
-            dy,
-            dstream,
-            x,
-            weight,
-            bias,
-            read,
-            running,
-            saved,
-        };
-        self.run_backward(tensors, needs).map(Some)
+            && torch.is_undisturbed(x.py())?)
     }
 
     /// The gradients of x, weight, bias and residual, as far as they are needed, else None. `x` is the stream where there is one; `read` is
@@ -236,7 +209,6 @@ impl Passes {
             weight: torch.optional(tensors.weight)?,
             bias: torch.optional(tensors.bias)?,
             residual: torch.optional(tensors.residual)?,
-            mask: 0,
             stream: stream.as_ref().map_or(Ok(0), |stream| torch.address(stream))?,
             running_mean: torch.optional(tensors.running[0])?,
             running_var: torch.optional(tensors.running[1])?,
@@ -312,7 +284,6 @@ impl Passes {
             weight: torch.optional(weight)?,
             bias: input(bias, derives)?,
             residual: input(read, derives && !stream)?,
-            mask: 0,
             result: input(read, by_result)?,
             dstream: torch.optional(dstream)?,
             running_mean: input(running[0], given)?,
@@ -325,7 +296,7 @@ impl Passes {
             dresidual: address(&dresidual)?,
         };
         let plan = self.backward.get_or_try_init(py, || {
-            Plan::of_problem(&self.backward_problem, self.device, self.threads)
+            Plan::new(&self.backward_problem, self.device, self.threads, false)
         })?;
         plan.run_backward(py, self.current_stream(py, torch)?, &addresses)?;
         let dresidual = match dresidual {

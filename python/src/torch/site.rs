@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
 use super::passes::ForwardTensors;
-use super::{Passes, Torch, class, is_true};
+use super::{Passes, Torch, is_true};
 use crate::dlpack::Facts;
 
 /// The last call of a module. A copy of the module begins with one of its own.
@@ -58,7 +58,7 @@ impl Site {
 
     /// A copy of a module begins with a site of its own.
     fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyType>, Bound<'py, PyTuple>) {
-        (class::<Site>(py), PyTuple::empty(py))
+        (py.get_type::<Site>(), PyTuple::empty(py))
     }
 
     #[expect(unused_variables, reason = "what Python gives")]
@@ -106,7 +106,11 @@ impl Site {
             })),
             None => None,
         };
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = call;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *last, call);
+        // What goes with the call before may run Python's code, and that wait for other threads.
+        drop(last);
+        drop(before);
         Ok(())
     }
 
