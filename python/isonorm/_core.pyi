@@ -41,7 +41,6 @@ class Plan:
         weight: int,
         bias: int,
         residual: int,
-        result: int,
         dstream: int,
         running_mean: int,
         running_var: int,
@@ -56,7 +55,7 @@ class Plan:
 
 class Passes:
     """A forward and a backward pass on tensors of PyTorch that are like those it was made for. `kept` has the attributes `rstd`, `bytes`
-    and `gaps`, `kind` the attributes `by_result`, `stream`, `given` and `activates`."""
+    and `gaps`, `kind` the attributes `stream`, `given` and `activates`."""
 
     def __new__(cls, forward: str, backward: str, device: int, threads: int, kept: object, kind: object) -> Passes: ...
     def forward(
@@ -79,7 +78,7 @@ class Passes:
         x: Tensor,
         weight: Optional[Tensor],
         bias: Optional[Tensor],
-        read: Optional[Tensor],
+        residual: Optional[Tensor],
         running_mean: Optional[Tensor],
         running_var: Optional[Tensor],
         saved: Optional[Tensor],

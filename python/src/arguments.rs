@@ -79,7 +79,6 @@ pub(crate) struct BackwardAddresses {
     pub(crate) weight: Address,
     pub(crate) bias: Address,
     pub(crate) residual: Address,
-    pub(crate) result: Address,
     pub(crate) dstream: Address,
     pub(crate) running_mean: Address,
     pub(crate) running_var: Address,
@@ -231,9 +230,6 @@ impl Sizes {
             }
             if let Some(residual) = memory.view(a.residual, self.elements, data) {
                 arguments = arguments.residual(residual);
-            }
-            if let Some(y) = memory.view(a.result, self.elements, data) {
-                arguments = arguments.result(y);
             }
             if let Some(dstream) = memory.view(a.dstream, self.elements, data) {
                 arguments = arguments.dstream(dstream);

@@ -237,6 +237,30 @@ def test_no_more_is_kept_for_the_backward_pass():
     assert kept(iso.convert(model, verbose=False)) <= before * 1.01
 
 
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_no_more_memory_is_taken_behind_a_residual(memory_format):
+    """The most that a forward and a backward pass take, with torch's addition and ReLU in place."""
+
+    def peak(block):
+        x, residual = (
+            torch.randn(32, 64, 56, 56, device="cuda").to(memory_format=memory_format).requires_grad_()
+            for _ in range(2)
+        )
+        dy = torch.randn(32, 64, 56, 56, device="cuda")
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        # The gradient in another order than x, from somewhere that does not keep it.
+        (block(x, residual) * dy).sum().backward()
+        return torch.cuda.max_memory_allocated() - before
+
+    theirs = nn.BatchNorm2d(64).cuda()
+    ours = iso.BatchNorm2d(64, activation="relu").cuda()
+    for _ in range(2):
+        taken = peak(ours)
+        wanted = peak(lambda x, residual: theirs(x).add_(residual).relu_())
+    assert taken <= wanted * 1.01
+
+
 def test_gradients_are_scaled_and_unscaled():
     theirs, ours, x = pair("batch", F16)
     scaler = torch.amp.GradScaler("cuda", init_scale=1024.0)

@@ -392,11 +392,13 @@ def test_anomaly_detection_and_profiler():
             ours(bad).sum().backward()
 
 
-@pytest.mark.parametrize("training", [True, False])
-def test_a_relu_behind_a_residual_keeps_its_result(training, device):
+@pytest.mark.parametrize(
+    "name, training", [("BatchNorm2d", True), ("BatchNorm2d", False), ("GroupNorm", True), ("LayerNorm", True)]
+)
+def test_a_relu_behind_a_residual_keeps_its_result(name, training, device):
     """What the next layer keeps anyway, and not the residual; PyTorch's ReLU keeps the same."""
-    _, ours = of_name("BatchNorm2d").pair(device=device, activation="relu", training=training)
-    x, residual = (leaf(of_name("BatchNorm2d").input(device=device)) for _ in range(2))
+    _, ours = of_name(name).pair(device=device, activation="relu", training=training)
+    x, residual = (leaf(of_name(name).input(device=device)) for _ in range(2))
     saved = []
 
     def pack(t):
@@ -413,6 +415,32 @@ def test_a_relu_behind_a_residual_keeps_its_result(training, device):
     y.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
+
+
+@pytest.mark.parametrize("order", ["as x", "another"])
+@pytest.mark.parametrize("who", ["x", "residual", "both"])
+def test_gradients_through_a_relu_behind_a_residual(who, order, device):
+    """Whatever needs a gradient, in whatever order in memory it comes; with derivatives, and many at a time."""
+    layer = of_name("BatchNorm2d")
+    # On GPUs there are kernels for float32 at most.
+    dtype, tolerance = (torch.float64, 1e-8) if device == "cpu" else (torch.float32, 1e-3)
+    theirs, ours = layer.pair(dtype, device, "relu")
+    x, residual, dy = (layer.input(dtype, device) for _ in range(3))
+    if order == "another":
+        dy = dy.to(memory_format=torch.channels_last)
+    found = []
+    for call in (ours, lambda a, b: torch.relu(theirs(a) + b)):
+        given = [t.clone().requires_grad_(who in (n, "both")) for n, t in (("x", x), ("residual", residual))]
+        inputs = [t for t in (*given, *(ours if call is ours else theirs).parameters()) if t.requires_grad]
+        y = call(*given)
+        first = torch.autograd.grad(y, inputs, dy, retain_graph=True)
+        again = torch.autograd.grad(y, inputs, dy, create_graph=True)
+        many = torch.autograd.grad(y, inputs, torch.stack([dy, -2 * dy]), retain_graph=True, is_grads_batched=True)
+        second = torch.autograd.grad(sum((g * g).sum() for g in again), inputs, allow_unused=True)
+        second = [torch.zeros_like(t) if g is None else g for t, g in zip(inputs, second)]
+        found.append([*first, *again, *many, *second])
+    for mine, wanted in zip(*found):
+        torch.testing.assert_close(mine, wanted, rtol=tolerance, atol=tolerance)
 
 
 def test_a_relu_behind_a_residual_passes_what_torch_passes(device):

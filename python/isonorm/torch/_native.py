@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from . import _activations
-from ._problem import Call, residual_kind
+from ._problem import Call
 
 
 def normalize(call: Call, x, weight, bias, residual, running_mean, running_var, factor: float):
@@ -38,34 +38,25 @@ def finish(y, residual, activation: str | None):
     return y if act is None else act(y)
 
 
-def _told(call: Call, read) -> tuple[torch.Tensor | None, torch.Tensor | None]:
-    """The residual, and where dy passes a ReLU: what `to_keep` kept is one of these."""
-    if read is None or residual_kind(call, True) != "result":
-        return read, None
-    return None, read != 0
-
-
-def backward(call: Call, dy, dstream, x, weight, bias, read, running_mean, running_var, needs):
+def backward(call: Call, dy, dstream, x, weight, bias, residual, running_mean, running_var, needs):
     """The gradients of x, weight, bias and residual, as far as they are needed, else None. `x` is the stream where
-    there is one; `read` is what was kept because of a residual."""
-    residual, mask = _told(call, read)
+    there is one; `residual` is what `to_keep` kept."""
     leaves = [None if t is None else t.detach().requires_grad_() for t in (x, weight, bias, residual)]
-    plain = call._replace(stream=False, activation=None if mask is not None else call.activation)
+    plain = call._replace(stream=False)
     running = (None, None) if call.training else (running_mean, running_var)
-    if call.stream or mask is not None:
+    if call.stream:
         leaves[3] = None
     with torch.enable_grad():
         y = normalize(plain, *leaves, *running, 0.0)
-    g = dy if mask is None else dy * mask
     present = [t for t in leaves if t is not None]
-    found = iter(torch.autograd.grad(y, present, g, allow_unused=True))
+    found = iter(torch.autograd.grad(y, present, dy, allow_unused=True))
     dx, dweight, dbias, dresidual = (None if t is None else next(found) for t in leaves)
     if dstream is not None:
         dx = dx + dstream
     if call.stream:
         dresidual = dx
     elif dresidual is None:
-        dresidual = g
+        dresidual = dy
     return tuple(t if need else None for t, need in zip((dx, dweight, dbias, dresidual), needs))
 
 
@@ -77,33 +68,29 @@ def _wide(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return tensor.detach().to(dtype).requires_grad_()
 
 
-def double_backward(call: Call, gradients, dy, dstream, x, weight, bias, read, running_mean, running_var):
+def double_backward(call: Call, gradients, dy, dstream, x, weight, bias, residual, running_mean, running_var):
     """The gradients of the backward pass: of `dy`, `dstream`, `x`, `weight`, `bias` and the residual, given those of its results
     (`gradients` of dx, dweight, dbias, dresidual; None where there is none).
 
-    Carried out by torch: the gradient of the gradient of the formula. `x` is the stream where there is one; `read` is what was
-    kept because of a residual."""
-    residual, mask = _told(call, read)
+    Carried out by torch: the gradient of the gradient of the formula. `x` is the stream where there is one; `residual` is what
+    `to_keep` kept."""
     plain = call._replace(stream=False)
     wide = [_wide(t) for t in (dy, x, weight, bias, residual)]
     leaf_dy, leaf_x, leaf_weight, leaf_bias, leaf_residual = wide
-    if mask is not None:
-        plain = plain._replace(activation=None)
     running = [None if s is None else s.detach().to(leaf_x.dtype) for s in (running_mean, running_var)]
     if plain.training:
         running = [None, None]
     with torch.enable_grad():
         added = None if call.stream else leaf_residual
         y = normalize(plain, leaf_x, leaf_weight, leaf_bias, added, *running, 0.0)
-        inward = leaf_dy if mask is None else leaf_dy * mask
         inputs = [t for t in (leaf_x, leaf_weight, leaf_bias, added) if t is not None]
-        first = iter(torch.autograd.grad(y, inputs, inward, create_graph=True, allow_unused=True))
+        first = iter(torch.autograd.grad(y, inputs, leaf_dy, create_graph=True, allow_unused=True))
         firsts = [None if t is None else next(first) for t in (leaf_x, leaf_weight, leaf_bias, added)]
         dx, dweight, dbias, dresidual = firsts
         if call.stream:
             dresidual = dx
         elif added is None and gradients[3] is not None:
-            dresidual = inward
+            dresidual = leaf_dy
         pairs = [
             (result, given.to(result.dtype))
             for result, given in zip((dx, dweight, dbias, dresidual), gradients)

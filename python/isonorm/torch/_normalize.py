@@ -104,14 +104,15 @@ def _run(call, x, where, weight, bias, residual, params, running_mean, running_v
     if plans is None:
         return None
     how = How(keeps, call.op in AUTOCAST_TO_F32 and x.is_cuda, call.training and running_mean is not None)
+    apply = _autograd.apply_rectified if plans.rectifies else _autograd.apply
     if notes is not None:
         given = (x, weight, bias, residual, running_mean)
-        notes.site.remember(notes.config, *given, how, plans.passes, plans, _autograd.apply)
+        notes.site.remember(notes.config, *given, how, plans.passes, plans, apply)
     if how.updates:
         increment_version(running_mean)
         increment_version(running_var)
     if how.keeps:
-        return _autograd.apply(x, weight, bias, residual, (plans, running_mean, running_var, factor))
+        return apply(x, weight, bias, residual, (plans, running_mean, running_var, factor))
     y, stream, _ = plans.forward(x, weight, bias, residual, running_mean, running_var, factor, False)
     return (y, stream) if call.stream else y
 

@@ -9,11 +9,21 @@ import torch
 from torch import Tensor
 
 from . import _autograd, _native, _plans
-from ._problem import HAVE_CHANNELS, HAVE_RUNNING, Call, dense, in_layout, kept, layout, to_keep
+from ._problem import (
+    HAVE_CHANNELS,
+    HAVE_RUNNING,
+    Call,
+    dense,
+    in_layout,
+    is_rectified,
+    kept,
+    layout,
+    to_keep,
+    without_rectifier,
+)
 
 _CALL = "str op, int size, float? eps, str? activation, bool training, bool stream"
 _TENSORS = "Tensor x, Tensor? weight, Tensor? bias, Tensor? residual, Tensor? running_mean, Tensor? running_var"
-_READ = _TENSORS.replace("residual", "read")
 
 #: A compiler may lay out inputs as suits it: kernels are for several orders in memory, and results lie as `x` does. PyTorch before 2.5 has
 #: no word for that.
@@ -25,7 +35,7 @@ _library.define(
     tags=_TAGS,
 )
 _library.define(
-    f"backward(Tensor dy, Tensor? dstream, {_READ}, Tensor? saved, {_CALL}, bool[] needs) "
+    f"backward(Tensor dy, Tensor? dstream, {_TENSORS}, Tensor? saved, {_CALL}, bool[] needs) "
     "-> (Tensor dx, Tensor dweight, Tensor dbias, Tensor dresidual)",
     tags=_TAGS,
 )
@@ -108,7 +118,7 @@ def _backward(
     x,
     weight,
     bias,
-    read,
+    residual,
     running_mean,
     running_var,
     saved,
@@ -124,13 +134,13 @@ def _backward(
     given, (x, where) = x, dense(x, op in HAVE_CHANNELS)
     dy = in_layout(dy, where)
     dstream = None if dstream is None else in_layout(dstream, where)
-    read = None if read is None else in_layout(read, where)
+    residual = None if residual is None else in_layout(residual, where)
     weight, bias = (None if t is None else t.contiguous() for t in (weight, bias))
-    plans = _find(call, x, weight, bias, stream or read is not None or needs[3], running_mean)
+    plans = _find(call, x, weight, bias, stream or residual is not None or needs[3], running_mean)
     if plans is None:
-        found = _native.backward(call, dy, dstream, x, weight, bias, read, running_mean, running_var, needs)
+        found = _native.backward(call, dy, dstream, x, weight, bias, residual, running_mean, running_var, needs)
     else:
-        found = plans.backward(dy, dstream, x, weight, bias, read, running_mean, running_var, saved, needs)
+        found = plans.backward(dy, dstream, x, weight, bias, residual, running_mean, running_var, saved, needs)
     dx, dweight, dbias, dresidual = (_empty(x) if g is None else g for g in found)
     # An operator's results share memory neither with each other nor with what it is given.
     if dresidual is dy or dresidual is dx:
@@ -145,7 +155,7 @@ def _backward_fake(
     x,
     weight,
     bias,
-    read,
+    residual,
     running_mean,
     running_var,
     saved,
@@ -173,35 +183,44 @@ for _name, _kernel, _fake in (
 def _setup_forward(ctx, inputs, output):
     x, weight, bias, residual, running_mean, running_var, *rest = inputs
     op, size, eps, activation, training, stream, *_ = rest
-    call = ctx.call = Call(op, size, eps, activation, training, stream)
+    call = Call(op, size, eps, activation, training, stream)
     y, stream_out, saved, *_ = output
     given = op in HAVE_RUNNING and not training
-    read = to_keep(call, residual, y)
+    ctx.rectifies = is_rectified(call, residual is not None)
+    rectified = y if ctx.rectifies else None
+    if ctx.rectifies:
+        call = without_rectifier(call)
+    ctx.call = call
     ctx.set_materialize_grads(False)
     statistics = (running_mean, running_var) if given else (None, None)
-    ctx.save_for_backward(stream_out if stream else x, weight, bias, read, saved, *statistics)
+    x = stream_out if stream else x
+    ctx.save_for_backward(x, weight, bias, to_keep(call, residual), saved, *statistics, rectified)
 
 
 def _derivative(ctx, dy, dstream, *_):
-    x, weight, bias, read, saved, running_mean, running_var = ctx.saved_tensors
+    x, weight, bias, residual, saved, running_mean, running_var, rectified = ctx.saved_tensors
     needs = list(ctx.needs_input_grad[:4])
     if dy is None:
         dy = torch.zeros_like(x)
+    dz = None
+    if ctx.rectifies:
+        dy = dz = _autograd.rectified_gradient(dy, rectified)
+        needs[3] = False
     found = torch.ops.isonorm.backward(
         dy,
         dstream if ctx.call.stream else None,
         x,
         weight,
         bias,
-        read,
+        residual,
         running_mean,
         running_var,
         saved,
         *ctx.call,
         needs,
     )
-    found = [g if need else None for g, need in zip(found, needs)]
-    return (*found, *[None] * 10)
+    *found, dresidual = (g if need else None for g, need in zip(found, needs))
+    return (*found, dz if ctx.rectifies else dresidual, *[None] * 10)
 
 
 def _setup_backward(ctx, inputs, output):

@@ -9,7 +9,7 @@ import torch
 
 from isonorm import _core
 
-from ._problem import HAVE_RUNNING, Call, kept, problem, residual_kind
+from ._problem import HAVE_RUNNING, Call, is_rectified, kept, problem, residual_kind, without_rectifier
 
 #: Shapes that vary make any number of plans; when there are so many, all are forgotten.
 _MOST = 4096
@@ -29,23 +29,27 @@ def device_of(x: torch.Tensor) -> tuple[int, int]:
 
 
 class Plans:
-    """How a problem is carried out on a device, forward and backward. `forward` and `backward` are those of `_core.Passes`."""
+    """How a problem is carried out on a device, forward and backward. `forward` and `backward` are those of `_core.Passes`.
 
-    __slots__ = ("call", "where", "by_result", "stream", "given", "activates", "kept", "passes", "forward", "backward")
+    Where a ReLU behind a residual has a backward pass of its own, `backward` is what follows it."""
+
+    __slots__ = ("call", "where", "rectifies", "stream", "given", "activates", "passes", "forward", "backward")
 
     def __init__(self, call: Call, x: torch.Tensor, where: int, params: torch.dtype, affine: str, has_residual: bool):
+        def way(name: str, call: Call, residual: str) -> str:
+            return problem(call, tuple(x.shape), x.dtype, where, params, affine, residual, name)
+
         residual = residual_kind(call, has_residual)
+        forward = way("forward", call, residual)
+        self.rectifies = is_rectified(call, has_residual)
+        if self.rectifies:
+            call, residual = without_rectifier(call), "none"
+        #: That of the backward pass.
         self.call, self.where = call, where
-        self.by_result = residual == "result"
         self.stream = residual == "stream"
         self.given = call.op in HAVE_RUNNING and not call.training
         self.activates = call.activation is not None
-        self.kept = kept(call, x)
-
-        def way(name: str) -> str:
-            return problem(call, tuple(x.shape), x.dtype, where, params, affine, residual, name)
-
-        self.passes = _core.Passes(way("forward"), way("backward"), *device_of(x), self.kept, self)
+        self.passes = _core.Passes(forward, way("backward", call, residual), *device_of(x), kept(call, x), self)
         self.forward, self.backward = self.passes.forward, self.passes.backward
 
 

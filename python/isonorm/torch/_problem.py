@@ -69,17 +69,23 @@ def residual_kind(call: Call, has_residual: bool) -> str:
     """The residual's word in problem strings."""
     if not has_residual:
         return "none"
-    if call.stream:
-        return "stream"
-    return "result" if call.op == "batchnorm" and call.activation == "relu" else "add"
+    return "stream" if call.stream else "add"
 
 
-def to_keep(call: Call, residual, y):
-    """What the backward pass reads where z depends on a residual: the residual; or the result of a ReLU behind it, which the layer behind
-    keeps anyway."""
-    if residual is None or call.stream or call.activation is None:
-        return None
-    return y if residual_kind(call, True) == "result" else residual
+def is_rectified(call: Call, has_residual: bool) -> bool:
+    """Whether there is a ReLU behind a residual. Its result, which the layer behind keeps anyway, says all about its derivative; so the
+    backward pass is the ReLU's first, and then that of the norm without either."""
+    return has_residual and not call.stream and call.activation == "relu"
+
+
+def without_rectifier(call: Call) -> Call:
+    """The call whose backward pass follows the ReLU's."""
+    return call._replace(activation=None)
+
+
+def to_keep(call: Call, residual):
+    """The residual, where the backward pass reads it."""
+    return None if call.stream or call.activation is None else residual
 
 
 def problem(call: Call, shape, dtype, where: int, params, affine: str, residual: str, way: str) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor
 from isonorm import _core
 
 from ._plans import device_of, raw_stream
-from ._problem import Call, layout, problem, residual_kind, statistics_types
+from ._problem import Call, is_rectified, layout, problem, residual_kind, statistics_types, without_rectifier
 
 _MOST = 4096
 _plans: dict[tuple, object] = {}
@@ -47,21 +47,25 @@ def find(call: Call, x: Tensor, has_residual: bool) -> SyncPlans:
 
 
 class SyncPlans:
-    """The passes of one rank, for an input that may be empty."""
+    """The passes of one rank, for an input that may be empty. Where a ReLU behind a residual has a backward pass of its own, `sums` and
+    `backward` are what follows it."""
 
     def __init__(self, call: Call, x: Tensor, where: int, has_residual: bool, device: tuple[int, int]):
-        self._smooth = call.activation is None
-        residual = residual_kind(call, has_residual)
-        self._by_result = residual == "result"
         params = torch.float64 if x.dtype == torch.float64 else torch.float32
 
-        def plan(way: str) -> _core.Plan | None:
+        def plan(way: str, call: Call, residual: str) -> _core.Plan | None:
             if x.numel() == 0:
                 return None
             text = problem(call, x.shape, x.dtype, where, params, "full", residual, way)
             return _core.Plan(text, *device, synchronized=True)
 
-        self._forward, self._backward = plan("forward"), plan("backward")
+        residual = residual_kind(call, has_residual)
+        self._forward = plan("forward", call, residual)
+        self.rectifies = is_rectified(call, has_residual)
+        if self.rectifies:
+            call, residual = without_rectifier(call), "none"
+        self._activates = call.activation is not None
+        self._backward = plan("backward", call, residual)
 
     def forward(self, x, weight, bias, residual, mean, var) -> Tensor:
         """The result."""
@@ -83,25 +87,24 @@ class SyncPlans:
             )
         return y
 
-    def sums(self, dy, x, weight, bias, read, mean, var) -> tuple[Tensor, Tensor]:
+    def sums(self, dy, x, weight, bias, residual, mean, var) -> tuple[Tensor, Tensor]:
         """Σg and Σg·x̂ of each channel of this rank: the gradients of bias and weight."""
         sums = torch.zeros((2, x.shape[1]), dtype=weight.dtype, device=x.device)
         if self._backward is not None:
             dbias, dweight = sums
-            self._run(dy, None, x, weight, bias, read, mean, var, None, dweight, dbias, None)
+            self._run(dy, None, x, weight, bias, residual, mean, var, None, dweight, dbias, None)
         return sums
 
-    def backward(self, dy, x, weight, bias, read, mean, var, means, needs_residual):
+    def backward(self, dy, x, weight, bias, residual, mean, var, means, needs_residual):
         """dx, given the means of g and g·x̂ over all ranks, and dresidual."""
         dx = torch.empty_like(x)
         # Without an activation the residual's gradient is that of the result.
-        dresidual = torch.empty_like(x) if needs_residual and not self._smooth else None
+        dresidual = torch.empty_like(x) if needs_residual and self._activates else None
         if self._backward is not None:
-            self._run(dy, dx, x, weight, bias, read, mean, var, means, None, None, dresidual)
-        return dx, dy if needs_residual and self._smooth else dresidual
+            self._run(dy, dx, x, weight, bias, residual, mean, var, means, None, None, dresidual)
+        return dx, dresidual if self._activates or not needs_residual else dy
 
-    def _run(self, dy, dx, x, weight, bias, read, mean, var, means, dweight, dbias, dresidual):
-        needs_z = not self._smooth and not self._by_result
+    def _run(self, dy, dx, x, weight, bias, residual, mean, var, means, dweight, dbias, dresidual):
         mean_g, mean_gx = (None, None) if means is None else means
         self._backward.backward(
             raw_stream(x),
@@ -109,9 +112,8 @@ class SyncPlans:
             dy.data_ptr(),
             _address(dx),
             weight.data_ptr(),
-            bias.data_ptr() if needs_z else 0,
-            _address(read) if needs_z else 0,
-            _address(read) if self._by_result else 0,
+            bias.data_ptr() if self._activates else 0,
+            _address(residual),
             0,
             mean.data_ptr(),
             var.data_ptr(),

@@ -12,8 +12,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.fx import Proxy
 
-from . import _native, _sync_plans
-from ._problem import DTYPES, Call, dense, in_layout, layout, statistics_types, to_keep
+from . import _autograd, _native, _sync_plans
+from ._problem import DTYPES, Call, dense, in_layout, is_rectified, layout, statistics_types, to_keep
 from .modules import OWN, _BatchNorm, _OwnActivation
 
 __all__ = ["SyncBatchNorm", "convert_sync_batchnorm"]
@@ -118,7 +118,11 @@ def sync_batch_norm(
     weight = input.new_ones(channels, dtype=wide) if weight is None else weight.to(wide)
     bias = input.new_zeros(channels, dtype=wide) if bias is None else bias.to(wide)
     call = Call("batchnorm", 0, eps, activation, False)
-    return _Synchronized.apply(input, weight, bias, residual, call, running_mean, running_var, factor, group)
+    running = (running_mean, running_var, factor)
+    if is_rectified(call, residual is not None):
+        y = _Synchronized.apply(input, weight, bias, residual.detach(), call, *running, group)
+        return _autograd.Rectify.apply(y, residual)
+    return _Synchronized.apply(input, weight, bias, residual, call, *running, group)
 
 
 def _check(input, weight, bias, running_mean, running_var) -> None:
@@ -155,7 +159,8 @@ class _Synchronized(torch.autograd.Function):
         plans = _sync_plans.find(call, x, residual is not None)
         y = plans.forward(x, weight, bias, residual, mean, var)
         ctx.plans, ctx.group, ctx.where = plans, group, layout(x, True)
-        ctx.save_for_backward(x, weight, bias, to_keep(call, residual, y), mean, var, count)
+        residual = None if plans.rectifies else to_keep(call, residual)
+        ctx.save_for_backward(x, weight, bias, residual, mean, var, count)
         return y
 
     @staticmethod
@@ -168,9 +173,9 @@ class _Gradients(torch.autograd.Function):
     """The backward pass, which has no derivative: every path through it raises."""
 
     @staticmethod
-    def forward(ctx, dy, x, weight, bias, read, mean, var, count, plans, group, where, needs):
+    def forward(ctx, dy, x, weight, bias, residual, mean, var, count, plans, group, where, needs):
         needs_x, needs_weight, needs_bias, needs_residual = needs
-        given = (in_layout(dy, where), x, weight, bias, read, mean, var)
+        given = (in_layout(dy, where), x, weight, bias, residual, mean, var)
         own = plans.sums(*given)
         dx = dresidual = None
         if needs_x or needs_residual:

@@ -40,13 +40,11 @@ pub(crate) struct Kept {
 /// What the passes read and write besides the input, its parameters and the result.
 #[derive(Clone, Copy, FromPyObject)]
 pub(crate) struct Kind {
-    /// The result of the ReLU behind a residual says where dy passes.
-    by_result: bool,
     /// The residual is a stream: it is added before the normalization, and the sum is a result.
     stream: bool,
     /// Statistics are given.
     given: bool,
-    /// There is an activation.
+    /// The backward pass is that of an activation, too.
     activates: bool,
 }
 
@@ -69,8 +67,7 @@ struct BackwardTensors<'a, 'py> {
     x: &'a Bound<'py, PyAny>,
     weight: &'a Bound<'py, PyAny>,
     bias: &'a Bound<'py, PyAny>,
-    /// The residual, or the result.
-    read: &'a Bound<'py, PyAny>,
+    residual: &'a Bound<'py, PyAny>,
     running: [&'a Bound<'py, PyAny>; 2],
     saved: &'a Bound<'py, PyAny>,
 }
@@ -140,8 +137,8 @@ impl Passes {
             && torch.is_undisturbed(x.py())?)
     }
 
-    /// The gradients of x, weight, bias and residual, as far as they are needed, else None. `x` is the stream where there is one; `read` is
-    /// what `to_keep` of `_problem.py` kept because of a residual.
+    /// The gradients of x, weight, bias and residual, as far as they are needed, else None. `x` is the stream where there is one; the
+    /// residual is only read where there is an activation.
     #[expect(clippy::too_many_arguments, reason = "as above")]
     fn backward<'py>(
         &self,
@@ -150,7 +147,7 @@ impl Passes {
         x: &Bound<'py, PyAny>,
         weight: &Bound<'py, PyAny>,
         bias: &Bound<'py, PyAny>,
-        read: &Bound<'py, PyAny>,
+        residual: &Bound<'py, PyAny>,
         running_mean: &Bound<'py, PyAny>,
         running_var: &Bound<'py, PyAny>,
         saved: &Bound<'py, PyAny>,
@@ -163,7 +160,7 @@ impl Passes {
             x,
             weight,
             bias,
-            read,
+            residual,
             running,
             saved,
         };
@@ -225,12 +222,13 @@ impl Passes {
         match self.launch_backward(tensors, needs) {
             Err(error) if error.is_instance_of::<PyNotImplementedError>(tensors.x.py()) => {
                 let torch = Torch::get(tensors.x.py())?;
-                let [dy, dstream, x, read] = aligned(torch, [tensors.dy, tensors.dstream, tensors.x, tensors.read])?;
+                let [dy, dstream, x, residual] =
+                    aligned(torch, [tensors.dy, tensors.dstream, tensors.x, tensors.residual])?;
                 let tensors = BackwardTensors {
                     dy: &dy,
                     dstream: &dstream,
                     x: &x,
-                    read: &read,
+                    residual: &residual,
                     ..tensors
                 };
                 self.launch_backward(tensors, needs)
@@ -250,14 +248,13 @@ impl Passes {
             x,
             weight,
             bias,
-            read,
+            residual,
             running,
             saved,
         } = tensors;
         let py = x.py();
         let torch = Torch::get(py)?;
         let Kind {
-            by_result,
             stream,
             given,
             activates,
@@ -275,16 +272,14 @@ impl Passes {
             true => [0; 2],
             false => self.parts(torch, Some(saved))?,
         };
-        // Whether the activation's derivative depends on residual and bias.
-        let derives = activates && !by_result;
         let addresses = BackwardAddresses {
             x: torch.address(x)?,
             dy: torch.address(dy)?,
             dx: address(&dx)?,
             weight: torch.optional(weight)?,
-            bias: input(bias, derives)?,
-            residual: input(read, derives && !stream)?,
-            result: input(read, by_result)?,
+            // What an activation's derivative depends on.
+            bias: input(bias, activates)?,
+            residual: input(residual, activates && !stream)?,
             dstream: torch.optional(dstream)?,
             running_mean: input(running[0], given)?,
             running_var: input(running[1], given)?,
