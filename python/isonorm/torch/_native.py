@@ -43,7 +43,7 @@ def backward(call: Call, dy, dstream, x, weight, bias, residual, running_mean, r
     there is one; `residual` is what `to_keep` kept."""
     leaves = [None if t is None else t.detach().requires_grad_() for t in (x, weight, bias, residual)]
     plain = call._replace(stream=False)
-    running = (None, None) if call.training else (running_mean, running_var)
+    running = _unheld(call, running_mean, running_var)
     if call.stream:
         leaves[3] = None
     with torch.enable_grad():
@@ -58,6 +58,14 @@ def backward(call: Call, dy, dstream, x, weight, bias, residual, running_mean, r
     elif dresidual is None:
         dresidual = dy
     return tuple(t if need else None for t, need in zip((dx, dweight, dbias, dresidual), needs))
+
+
+def _unheld(call: Call, running_mean, running_var, dtype=None):
+    """The running statistics that a call reads, or None: copies, as PyTorch 2.4 writes to those of an
+    InstanceNorm in evaluation, if only what they were, and autograd keeps them."""
+    if call.training:
+        return None, None
+    return tuple(None if s is None else s.detach().to(dtype or s.dtype, copy=True) for s in (running_mean, running_var))
 
 
 def _wide(tensor: torch.Tensor | None) -> torch.Tensor | None:
@@ -77,9 +85,7 @@ def double_backward(call: Call, gradients, dy, dstream, x, weight, bias, residua
     plain = call._replace(stream=False)
     wide = [_wide(t) for t in (dy, x, weight, bias, residual)]
     leaf_dy, leaf_x, leaf_weight, leaf_bias, leaf_residual = wide
-    running = [None if s is None else s.detach().to(leaf_x.dtype) for s in (running_mean, running_var)]
-    if plain.training:
-        running = [None, None]
+    running = _unheld(call, running_mean, running_var, leaf_x.dtype)
     with torch.enable_grad():
         added = None if call.stream else leaf_residual
         y = normalize(plain, leaf_x, leaf_weight, leaf_bias, added, *running, 0.0)

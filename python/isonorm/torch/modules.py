@@ -142,6 +142,9 @@ class BatchNorm3d(_BatchNorm, nn.BatchNorm3d):
 
 
 class _InstanceNorm(_Fused):
+    #: Dimensions of an input that has no batch; what torch's `_get_no_batch_dim` says, which not every version compiles.
+    _no_batch_dim: int
+
     def forward(
         self, input: Tensor, residual: Tensor | None = None, *, activation: str | None | _OwnActivation = OWN
     ) -> Tensor:
@@ -149,13 +152,13 @@ class _InstanceNorm(_Fused):
         if type(input) is Proxy:
             return self._traced(input, residual=residual, activation=activation)
         self._check_input_dim(input)
-        channels = input.dim() - self._get_no_batch_dim()
+        channels = input.dim() - self._no_batch_dim
         if input.size(channels) != self.num_features:
             # torch warns or raises, as it sees fit.
             return _native.finish(
                 super().forward(input), residual, self.activation if activation is OWN else activation
             )
-        batched = input.dim() > self._get_no_batch_dim()
+        batched = input.dim() > self._no_batch_dim
         if not batched:
             input, residual = (None if t is None else t.unsqueeze(0) for t in (input, residual))
         activation = self.activation if activation is OWN else activation
@@ -175,13 +178,19 @@ class _InstanceNorm(_Fused):
 class InstanceNorm1d(_InstanceNorm, nn.InstanceNorm1d):
     """torch.nn.InstanceNorm1d of `N, C, L` or `C, L`."""
 
+    _no_batch_dim = 2
+
 
 class InstanceNorm2d(_InstanceNorm, nn.InstanceNorm2d):
     """torch.nn.InstanceNorm2d of `N, C, H, W` or `C, H, W`."""
 
+    _no_batch_dim = 3
+
 
 class InstanceNorm3d(_InstanceNorm, nn.InstanceNorm3d):
     """torch.nn.InstanceNorm3d of `N, C, D, H, W` or `C, D, H, W`."""
+
+    _no_batch_dim = 4
 
 
 class GroupNorm(_Fused, nn.GroupNorm):
