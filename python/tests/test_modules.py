@@ -9,9 +9,11 @@ import pickle
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 import isonorm.torch as iso
+from isonorm.torch import _normalize
 from layers import ACTIVATIONS, BARE, LAYERS, composed, of_name, outcome, randomize, run, same_refusal
 from reference import away_from_kinks, call_of, judge
 
@@ -256,3 +258,30 @@ def test_activation_of_a_call(name):
     torch.testing.assert_close(ours(x), composed(theirs, x, None, "relu"))
     with pytest.raises(ValueError, match="nonsense"):
         ours(x, activation="nonsense")
+
+
+@pytest.mark.parametrize("form", ["plain", "residual", "stream"])
+def test_rms_norm_where_torch_promotes(monkeypatch, form):
+    """PyTorch 2.4's RMSNorm gives the wider of two types; so do ours there, as exact as that type."""
+    monkeypatch.setattr(_normalize, "RMSNORM_PROMOTES", True)
+    x, more = (torch.randn(5, 12, dtype=torch.bfloat16).requires_grad_() for _ in range(2))
+    ours = iso.RMSNorm(12, eps=1e-6)
+    torch.nn.init.normal_(ours.weight)
+    given = x + more if form == "stream" else x
+    expected = F.rms_norm(given.float(), (12,), ours.weight, 1e-6)
+    found = {
+        "plain": lambda: ours(x),
+        "residual": lambda: ours(x, more, activation="relu"),
+        "stream": lambda: ours(x, stream=more),
+    }[form]()
+    if form == "stream":
+        found, stream = found
+        assert stream.dtype == torch.bfloat16 and torch.equal(stream, given)
+    if form == "residual":
+        expected = torch.relu(expected + more)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected)
+    dy = torch.randn_like(expected)
+    leaves = [x, ours.weight] + [more] * (form != "plain")
+    mine, wanted = (torch.autograd.grad(y, leaves, dy) for y in (found, expected))
+    torch.testing.assert_close(mine, wanted)

@@ -34,6 +34,10 @@ AUTOCAST_TO_F32 = tuple(
 )
 
 
+#: Whether torch's RMSNorm gives the wider of two types, as PyTorch 2.4's does.
+RMSNORM_PROMOTES = torch.rms_norm(torch.ones(1, dtype=torch.bfloat16), (1,), torch.ones(1)).dtype != torch.bfloat16
+
+
 def is_transformed() -> bool:
     """Whether torch does something else with a function than to call it: torch.func's transforms, forward-mode
     derivatives, torch.jit.trace."""

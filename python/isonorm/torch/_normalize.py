@@ -12,7 +12,7 @@ from torch.autograd.graph import increment_version
 from isonorm import _core
 
 from . import _autograd, _native, _operators, _plans
-from ._modes import AUTOCAST_TO_F32, is_transformed, is_watched
+from ._modes import AUTOCAST_TO_F32, RMSNORM_PROMOTES, is_transformed, is_watched
 from ._problem import DTYPES, HAVE_CHANNELS, HAVE_RUNNING, Call, dense, in_layout, layout
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -64,6 +64,11 @@ def normalize(call: Call, x, weight, bias, residual=None, running_mean=None, run
         or residual.get_device() != x.get_device()
     ):
         return _apart(call, x, weight, bias, residual, running_mean, running_var, factor)
+    if RMSNORM_PROMOTES and call.op == "rmsnorm" and weight is not None and weight.dtype != x.dtype:
+        if residual is not None:
+            return _apart(call, x, weight, bias, residual, running_mean, running_var, factor)
+        wide = torch.promote_types(x.dtype, weight.dtype)
+        x, weight = x.to(wide), weight.to(wide)
     params = _check(call, x, weight, bias, running_mean, running_var)
     if params is None or x.numel() == 0:
         return _native.normalize(call, x, weight, bias, residual, running_mean, running_var, factor)
@@ -118,7 +123,7 @@ def _run(call, x, where, weight, bias, residual, params, running_mean, running_v
 
 
 def _apart(call: Call, x, weight, bias, residual, running_mean, running_var, factor):
-    """With a residual of another shape, type or device: torch adds it, as it promotes and broadcasts."""
+    """With a residual of another shape, type or device than x or the result: torch adds it, as it promotes and broadcasts."""
     if call.stream:
         stream = x + residual
         return normalize(call._replace(stream=False), stream, weight, bias), stream
