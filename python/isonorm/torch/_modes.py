@@ -34,8 +34,16 @@ AUTOCAST_TO_F32 = tuple(
 )
 
 
+def _rms_norm_promotes() -> bool:
+    # Since there is a kernel for it in torch, it does not; to ask would warn of two types then.
+    if hasattr(torch.ops.aten, "_fused_rms_norm"):
+        return False
+    one = torch.ones(1, dtype=torch.float32, device="cpu")
+    return torch.rms_norm(one.bfloat16(), (1,), one).dtype != torch.bfloat16
+
+
 #: Whether torch's RMSNorm gives the wider of two types, as PyTorch 2.4's does.
-RMSNORM_PROMOTES = torch.rms_norm(torch.ones(1, dtype=torch.bfloat16), (1,), torch.ones(1)).dtype != torch.bfloat16
+RMSNORM_PROMOTES = _rms_norm_promotes()
 
 
 def is_transformed() -> bool:
