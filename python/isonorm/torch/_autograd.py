@@ -113,7 +113,7 @@ class Rectify(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy):
         (y,) = ctx.saved_tensors
-        dz = rectified_gradient(dy, y.detach())
+        dz = rectified_gradient(dy, y)
         return dz, dz
 
 
@@ -125,7 +125,7 @@ def rectified_gradient(dy, y):
     """`dy` where a ReLU's result `y` is not 0, else 0; as `y` lies in memory, unless something else than autograd wants to see it or it is to
     have a derivative."""
     if torch.is_grad_enabled() or type(dy) is not torch.Tensor or is_watched() or is_transformed() or is_batched(dy):
-        return _of_relu(dy, y, 0)
+        return _of_relu(dy, y.detach(), 0)
     return _of_relu_into(dy, y, 0, grad_input=torch.empty_like(y))
 
 

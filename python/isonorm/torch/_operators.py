@@ -14,12 +14,12 @@ from ._problem import (
     HAVE_RUNNING,
     Call,
     dense,
+    in_backward,
     in_layout,
     is_rectified,
     kept,
     layout,
     to_keep,
-    without_rectifier,
 )
 
 _CALL = "str op, int size, float? eps, str? activation, bool training, bool stream"
@@ -188,8 +188,7 @@ def _setup_forward(ctx, inputs, output):
     given = op in HAVE_RUNNING and not training
     ctx.rectifies = is_rectified(call, residual is not None)
     rectified = y if ctx.rectifies else None
-    if ctx.rectifies:
-        call = without_rectifier(call)
+    call, _ = in_backward(call, residual is not None)
     ctx.call = call
     ctx.set_materialize_grads(False)
     statistics = (running_mean, running_var) if given else (None, None)

@@ -9,7 +9,7 @@ import torch
 
 from isonorm import _core
 
-from ._problem import HAVE_RUNNING, Call, is_rectified, kept, problem, residual_kind, without_rectifier
+from ._problem import HAVE_RUNNING, Call, in_backward, is_rectified, kept, problem
 
 #: Shapes that vary make any number of plans; when there are so many, all are forgotten.
 _MOST = 4096
@@ -36,20 +36,17 @@ class Plans:
     __slots__ = ("call", "where", "rectifies", "stream", "given", "activates", "passes", "forward", "backward")
 
     def __init__(self, call: Call, x: torch.Tensor, where: int, params: torch.dtype, affine: str, has_residual: bool):
-        def way(name: str, call: Call, residual: str) -> str:
-            return problem(call, tuple(x.shape), x.dtype, where, params, affine, residual, name)
+        def way(name: str) -> str:
+            return problem(call, tuple(x.shape), x.dtype, where, params, affine, has_residual, name)
 
-        residual = residual_kind(call, has_residual)
-        forward = way("forward", call, residual)
-        self.rectifies = is_rectified(call, has_residual)
-        if self.rectifies:
-            call, residual = without_rectifier(call), "none"
         #: That of the backward pass.
-        self.call, self.where = call, where
-        self.stream = residual == "stream"
+        self.call, _ = in_backward(call, has_residual)
+        self.where = where
+        self.rectifies = is_rectified(call, has_residual)
+        self.stream = call.stream
         self.given = call.op in HAVE_RUNNING and not call.training
-        self.activates = call.activation is not None
-        self.passes = _core.Passes(forward, way("backward", call, residual), *device_of(x), kept(call, x), self)
+        self.activates = self.call.activation is not None
+        self.passes = _core.Passes(way("forward"), way("backward"), *device_of(x), kept(call, x), self)
         self.forward, self.backward = self.passes.forward, self.passes.backward
 
 

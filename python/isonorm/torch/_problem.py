@@ -65,22 +65,15 @@ def _is_channels_last(x: torch.Tensor) -> bool:
     return 0 < strides[1] < strides[-1] and all(a >= b for a, b in zip(strides[2:], strides[3:]))
 
 
-def residual_kind(call: Call, has_residual: bool) -> str:
-    """The residual's word in problem strings."""
-    if not has_residual:
-        return "none"
-    return "stream" if call.stream else "add"
-
-
 def is_rectified(call: Call, has_residual: bool) -> bool:
     """Whether there is a ReLU behind a residual. Its result, which the layer behind keeps anyway, says all about its derivative; so the
     backward pass is the ReLU's first, and then that of the norm without either."""
     return has_residual and not call.stream and call.activation == "relu"
 
 
-def without_rectifier(call: Call) -> Call:
-    """The call whose backward pass follows the ReLU's."""
-    return call._replace(activation=None)
+def in_backward(call: Call, has_residual: bool) -> tuple[Call, bool]:
+    """The call whose backward pass is run, and whether it has a residual: without a ReLU that has a backward pass of its own."""
+    return (call._replace(activation=None), False) if is_rectified(call, has_residual) else (call, has_residual)
 
 
 def to_keep(call: Call, residual):
@@ -88,8 +81,10 @@ def to_keep(call: Call, residual):
     return None if call.stream or call.activation is None else residual
 
 
-def problem(call: Call, shape, dtype, where: int, params, affine: str, residual: str, way: str) -> str:
+def problem(call: Call, shape, dtype, where: int, params, affine: str, has_residual: bool, way: str) -> str:
     """The problem string of a pass: `way` is forward, backward or moments."""
+    if way == "backward":
+        call, has_residual = in_backward(call, has_residual)
     words = [call.op, "x=" + "x".join(map(str, shape)), f"dtype={DTYPES[dtype]}", f"param={DTYPES[params]}"]
     if call.op in ("layernorm", "rmsnorm"):
         words.append(f"dims={call.size}")
@@ -100,8 +95,8 @@ def problem(call: Call, shape, dtype, where: int, params, affine: str, residual:
     if call.eps is not None:
         words.append(f"eps={float(call.eps)!r}")
     words += [f"affine={affine}", f"act={call.activation or 'none'}"]
-    if residual != "none":
-        words.append(f"residual={residual}")
+    if has_residual:
+        words.append("residual=stream" if call.stream else "residual=add")
     uses_running = call.op in HAVE_RUNNING and not call.training
     passes = {
         "forward": ("train", "eval"),

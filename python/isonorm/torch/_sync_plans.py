@@ -9,7 +9,7 @@ from torch import Tensor
 from isonorm import _core
 
 from ._plans import device_of, raw_stream
-from ._problem import Call, is_rectified, layout, problem, residual_kind, statistics_types, without_rectifier
+from ._problem import Call, in_backward, is_rectified, layout, problem, statistics_types
 
 _MOST = 4096
 _plans: dict[tuple, object] = {}
@@ -31,7 +31,7 @@ def moments(x: Tensor) -> tuple[Tensor, Tensor]:
 
     def make():
         call = Call("batchnorm", 0, None, None, True)
-        return _core.Plan(problem(call, x.shape, x.dtype, where, torch.float32, "none", "none", "moments"), *device)
+        return _core.Plan(problem(call, x.shape, x.dtype, where, torch.float32, "none", False, "moments"), *device)
 
     plan = _remembered(("moments", x.shape, x.dtype, where, *device), make)
     mean, var = x.new_empty(x.shape[1], dtype=mean_type), x.new_empty(x.shape[1], dtype=var_type)
@@ -53,19 +53,15 @@ class SyncPlans:
     def __init__(self, call: Call, x: Tensor, where: int, has_residual: bool, device: tuple[int, int]):
         params = torch.float64 if x.dtype == torch.float64 else torch.float32
 
-        def plan(way: str, call: Call, residual: str) -> _core.Plan | None:
+        def plan(way: str) -> _core.Plan | None:
             if x.numel() == 0:
                 return None
-            text = problem(call, x.shape, x.dtype, where, params, "full", residual, way)
+            text = problem(call, x.shape, x.dtype, where, params, "full", has_residual, way)
             return _core.Plan(text, *device, synchronized=True)
 
-        residual = residual_kind(call, has_residual)
-        self._forward = plan("forward", call, residual)
+        self._forward, self._backward = plan("forward"), plan("backward")
         self.rectifies = is_rectified(call, has_residual)
-        if self.rectifies:
-            call, residual = without_rectifier(call), "none"
-        self._activates = call.activation is not None
-        self._backward = plan("backward", call, residual)
+        self._activates = in_backward(call, has_residual)[0].activation is not None
 
     def forward(self, x, weight, bias, residual, mean, var) -> Tensor:
         """The result."""
