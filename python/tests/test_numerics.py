@@ -55,6 +55,21 @@ def test_means_far_from_zero(name, mean, spread, dtype, device):
         judge(call_of(theirs, x), dy, run(ours, ours, x, dy))
 
 
+@pytest.mark.parametrize("length", [8, 1000])
+def test_halves_where_the_processor_flushes_subnormal_numbers(length):
+    """Subnormal numbers of f16 are not subnormal in f32: whoever told the processor to flush those does not lose them."""
+    x = (torch.arange(4 * length) % 1023).to(torch.int16).view(torch.float16).view(4, length)
+    assert 0 < x.abs().max() < 2**-14
+    wanted = f.layer_norm(x, [length], eps=1e-20)
+    assert (wanted.abs().amax(1) > 1).all()
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor does not flush")
+    try:
+        assert torch.equal(f.layer_norm(x, [length], eps=1e-20), wanted)
+    finally:
+        torch.set_flush_denormal(False)
+
+
 @pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e18, 1e25, 1e30, 1e36])
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes_of_numbers(name, scale, device):

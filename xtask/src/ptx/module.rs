@@ -95,6 +95,8 @@ impl Module {
             "rows_backward_plain" | "rows_backward_cluster_plain" if more == 0 && kernel.ends_with("_v2_ahead") => {
                 Some(80)
             }
+            "rows_backward_apart" => Some(if kernel.contains("_v4") { 112 } else { 72 + 2 * more }),
+            "rows_backward_apart_wide" => Some(160),
             "rows_backward_chip_plain" if more == 0 && kernel.contains("_v4") => Some(128),
             // Two of the largest blocks on a multiprocessor.
             "rows_gather" => Some(64),
@@ -123,7 +125,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 112] = [
+const FAMILIES: [&str; 114] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -169,6 +171,8 @@ const FAMILIES: [&str; 112] = [
     "rows_long_elements_runs",
     "rows_long_runs_plain",
     "rows_backward_plain",
+    "rows_backward_apart",
+    "rows_backward_apart_wide",
     "rows_backward_wide",
     "rows_backward",
     "rows_backward_elements",
@@ -259,7 +263,7 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
                 false => 512,
             }
         }
-        "rows_backward_wide" => |_| 256,
+        "rows_backward_wide" | "rows_backward_apart_wide" => |_| 256,
         // As they were published.
         ladder if ladder.starts_with("ladder") => |kernel| if kernel == "bn_tile_nc" { 1024 } else { 256 },
         strips if is_strips(strips) => |_| 512,
@@ -275,7 +279,7 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
 fn data(family: &str) -> &'static [&'static str] {
     match family {
         // Accesses of 16-bit numbers have more sums than there are registers, or more numbers.
-        "rows_backward_wide" | "rows_forward_cluster_segments_wide" => &["f32"],
+        "rows_backward_wide" | "rows_backward_apart_wide" | "rows_forward_cluster_segments_wide" => &["f32"],
         ladder if ladder.starts_with("ladder") => &["f32"],
         _ => &["f32", "f16", "bf16"],
     }

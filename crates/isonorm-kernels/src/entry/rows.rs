@@ -5,7 +5,7 @@
 use super::Element;
 use crate::rows::access::{Elements, Ragged, Vectors};
 use crate::rows::backward::{
-    self, by_run, by_segment, gradients_later, gradients_of_pieces, segmented, segmented_later,
+    self, apart, by_run, by_segment, gradients_later, gradients_of_pieces, segmented, segmented_later,
 };
 use crate::rows::by_column::ByColumn;
 use crate::rows::by_segment::BySegment;

@@ -2,6 +2,7 @@
 
 use super::Data;
 use super::access::{Access, Elements, Ragged, Vectors, Width};
+use super::backward::apart::{self, apart};
 use super::backward::by_run::by_run;
 use super::backward::by_segment::{self, by_segment};
 use super::backward::gradients_later::gradients_later;
@@ -64,6 +65,7 @@ impl Key {
         Key {
             pass: match function {
                 "backward"
+                | "apart"
                 | "by_run"
                 | "by_segment"
                 | "gradients_later"
@@ -89,12 +91,16 @@ impl Key {
         let small = self.width == Width::Vector && self.class != Class::Any && self.accesses <= 2;
         let small = small && self.pass == Pass::Forward && matches!(self.owner, Owner::Lanes(_) | Owner::Block);
         let sums = self.pass == Pass::Backward && self.class == Class::Plain && self.sharing == Sharing::ByColumn;
+        let sums = sums && !self.is_apart();
         let many = match self.owner {
             Owner::Chip => 2,
             _ => 3,
         };
         if sums && self.width == Width::Vector && self.accesses > many {
             // Sums over rows, of each element two.
+            return 256;
+        }
+        if self.is_apart() && self.accesses > 4 {
             return 256;
         }
         if self.pass == Pass::Backward && self.is_crowded() {
@@ -152,6 +158,12 @@ impl Key {
         }
     }
 
+    /// Whether other blocks than those that have rows compute the gradients of weight and bias.
+    pub fn is_apart(&self) -> bool {
+        let holds = matches!(self.owner, Owner::Lanes(_) | Owner::Block) && self.width == Width::Vector;
+        self.pass == Pass::Backward && holds && !self.ahead
+    }
+
     /// Whether rows are segments, or begin anywhere as those do.
     fn is_of_segments(&self) -> bool {
         self.width == Width::Ragged || self.sharing == Sharing::Segmented
@@ -197,7 +209,8 @@ impl Key {
     }
 
     /// Bytes of dynamic shared memory of a block of `threads` threads that keeps so much: tiles of long rows, rows that come
-    /// ahead, of a cluster or in a backward pass, groups of accesses to pieces, or what rows are normalized with that are nobody's. Otherwise nothing is kept, and of those of two sweeps this is the head alone, without their
+    /// ahead, of a cluster or in a backward pass, groups of accesses to pieces, what rows are normalized with that are nobody's, or the threads
+    /// side by side in a strip of columns. Otherwise nothing is kept, and of those of two sweeps this is the head alone, without their
     /// [`sweeps_tile_bytes`](Key::sweeps_tile_bytes).
     pub fn shared_bytes(&self, threads: u32, kept: u32) -> u32 {
         let head = match self.owner {
@@ -215,6 +228,7 @@ impl Key {
             (Pass::Forward, Owner::Pieces) => kept * of_tensor,
             (Pass::Forward, _) if self.has_slots() => kept * of_tensor * (1 + u32::from(self.residual)),
             (Pass::Forward, _) => 0,
+            _ if self.is_apart() => 0,
             // The teams of a block add up what they have summed, in the same place.
             (Pass::Backward, Owner::Lanes(_)) => {
                 let sums = backward::sums_bytes(self.accesses, self.most_access_elements());
@@ -224,6 +238,7 @@ impl Key {
         };
         let sums = match (self.pass, self.sharing) {
             (Pass::Backward, Sharing::BySegment) => by_segment::sums_bytes(threads, self.accesses),
+            _ if self.is_apart() => apart::bytes(threads, kept, self.most_access_elements()),
             _ => 0,
         };
         head + threads * of_thread + sums
@@ -277,6 +292,7 @@ impl Key {
             Owner::Blocks if self.pass == Pass::Backward => "rows_backward_cluster",
             Owner::Chip if self.pass == Pass::Backward => "rows_backward_chip",
             Owner::Pieces if self.pass == Pass::Backward => "rows_backward_pieces",
+            _ if self.is_apart() => "rows_backward_apart",
             _ if self.pass == Pass::Backward => "rows_backward",
             Owner::Blocks => "rows_forward_cluster",
             Owner::Chip => "rows_forward_chip",
@@ -298,6 +314,13 @@ impl Key {
             Sharing::Segmented => "_segments",
         };
         name += match (self.class, self.owner) {
+            _ if self.is_apart() => {
+                if self.accesses > 4 {
+                    "_wide"
+                } else {
+                    ""
+                }
+            }
             (Class::Plain, Owner::Lanes(_)) if self.pass == Pass::Backward && self.accesses > 4 => "_wide",
             (Class::Plain, Owner::Blocks | Owner::Chip) => "_plain",
             (Class::Plain, _) if self.is_long() || self.pass == Pass::Backward => "_plain",

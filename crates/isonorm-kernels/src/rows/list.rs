@@ -262,6 +262,18 @@ macro_rules! backward_kernels {
                 rms_warp_v4_ahead: Uncentred, Lanes<32>, Vectors, 4, ByColumn, Plain, true, true;
                 rms_block_v2_ahead: Uncentred, Block, Vectors, 2, ByColumn, Plain, true, true;
             }
+            "rows_backward_apart" by apart {
+                layer_warp_v2: Centred, Lanes<32>, Vectors, 2, ByColumn, Plain, true, false;
+                layer_warp_v4: Centred, Lanes<32>, Vectors, 4, ByColumn, Plain, true, false;
+                layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Plain, true, false;
+                rms_warp_v2: Uncentred, Lanes<32>, Vectors, 2, ByColumn, Plain, true, false;
+                rms_warp_v4: Uncentred, Lanes<32>, Vectors, 4, ByColumn, Plain, true, false;
+                rms_block_v2: Uncentred, Block, Vectors, 2, ByColumn, Plain, true, false;
+            }
+            "rows_backward_apart_wide" by apart {
+                layer_warp_v8: Centred, Lanes<32>, Vectors, 8, ByColumn, Plain, true, false;
+                rms_warp_v8: Uncentred, Lanes<32>, Vectors, 8, ByColumn, Plain, true, false;
+            }
             "rows_backward_wide" by backward {
                 layer_warp_v6_ahead: Centred, Lanes<32>, Vectors, 6, ByColumn, Plain, true, true;
                 layer_warp_v8_ahead: Centred, Lanes<32>, Vectors, 8, ByColumn, Plain, true, true;

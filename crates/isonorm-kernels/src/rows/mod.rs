@@ -7,7 +7,7 @@
 //! | [`long`] | the forward pass over rows that are longer than registers |
 //! | [`each`](mod@each) | the forward pass where statistics are given |
 //! | [`running`] | from the statistics of rows to running statistics |
-//! | [`backward`], [`gather`] | the backward pass, and the sum of what its teams have summed |
+//! | [`backward`], [`gather`] | the backward pass, and the sum of what its teams have summed; of few rows by one kernel |
 //! | [`pieces`] | rows of millions of elements, whose pieces blocks keep between two readings |
 //! | [`two_sweeps`] | the backward pass over rows that registers do not hold, or whose runs of columns share parameters |
 //! | [`team`] | who owns a row, and holds it |

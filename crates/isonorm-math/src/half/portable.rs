@@ -13,11 +13,17 @@ const NAN: u16 = 0x7fff;
 
 #[inline(always)]
 pub(crate) fn f16_to_f32(bits: u16) -> f32 {
-    // 2¹¹² moves the exponent from binary16's bias (15) to binary32's (127), and normalizes subnormal numbers.
-    const REBIAS: f32 = f32::from_bits((127 + 112) << 23);
+    // From binary16's bias of the exponent (15) to binary32's (127).
+    const REBIAS: u32 = (127 - 15) << 23;
+    const SMALLEST_NORMAL: u32 = 0x0400;
     let bits = u32::from(bits);
     let magnitude = bits & 0x7fff;
-    let finite = (f32::from_bits(magnitude << F16_SHIFT) * REBIAS).to_bits();
+    let normal = (magnitude << F16_SHIFT) + REBIAS;
+    // A subnormal number is the fraction of one whose exponent is the smallest: the distance from that power of two. So no number is
+    // subnormal in binary32, which a processor may be told to take for 0.
+    let above = f32::from_bits(normal + (1 << 23));
+    let subnormal = (above - f32::from_bits(REBIAS + (1 << 23))).to_bits();
+    let finite = if magnitude < SMALLEST_NORMAL { subnormal } else { normal };
     let quiet = if magnitude > F16_INFINITY { F16_QUIET } else { 0 };
     let special = F32_INFINITY | ((magnitude | quiet) << F16_SHIFT);
     let unsigned = if magnitude >= F16_INFINITY { special } else { finite };

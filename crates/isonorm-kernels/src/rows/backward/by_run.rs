@@ -173,7 +173,13 @@ impl<T: Data, S: Spec<Team = Blocks, Map = ByRun>, const V: usize> Work<T, S, V>
         let coefficients = walk.coefficients(Self::of_row(&pairs, weights));
         // SAFETY: the caller's.
         unsafe {
-            walk.finish(&parameters, xhat, g, normalizer.rstd, coefficients, row);
+            walk.finish(
+                &parameters,
+                xhat,
+                g,
+                (normalizer.rstd, coefficients),
+                (row, |v| walk.part_of_dstream(row, v)),
+            );
             self.leave(walk.args, &pairs, row);
         }
     }

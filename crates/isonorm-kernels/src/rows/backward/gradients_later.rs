@@ -75,7 +75,10 @@ pub unsafe fn gradients_later<T: Data, S: Spec<Team = Chip, Map = ByColumn, Epil
             let coefficients = walk.coefficients(team.receive_pair(&before.sent));
             let (xhat, g) = (walk.xhat(&before.slot, before.normalizer), walk.g(&before.slot));
             // SAFETY: the caller's.
-            unsafe { walk.finish(&parameters, xhat, g, before.normalizer.rstd, coefficients, row) };
+            unsafe {
+                let of_row = (before.normalizer.rstd, coefficients);
+                walk.finish(&parameters, xhat, g, of_row, (row, |v| walk.part_of_dstream(row, v)));
+            }
         }
         if !is_row {
             break;

@@ -13,9 +13,10 @@
 //!
 //! The gradients of weight and bias are sums over rows: a team adds up its own in registers, a block those of its teams, and
 //! [`gather`](super::gather) those of blocks, or clusters, in a fixed order. Where runs of columns share a weight and bias, see
-//! [`by_run`] and [`by_segment`]; where a row has one of its own, [`segmented`]. Rows of runs that are longer than
-//! registers are for [`gradients_of_pieces`].
+//! [`by_run`] and [`by_segment`]; where a row has one of its own, [`segmented`]. Rows of runs that are longer than registers are for
+//! [`gradients_of_pieces`]. With few rows, blocks that have columns compute these gradients, see [`apart`](mod@apart).
 
+pub mod apart;
 pub mod by_run;
 pub mod by_segment;
 pub mod gradients_later;
@@ -39,13 +40,16 @@ use super::parameters::{Affine, Parameters};
 use super::ring::Ring;
 use super::segments::Segments;
 use super::statistics::{MeanOf, Op, Statistics};
-use super::team::Team;
+use super::team::{Owner, Owns, Team};
 use crate::grid::Peers;
 use crate::simt;
 
 /// Weight and bias as a thread has them.
 type ParametersOf<T, S, const V: usize> =
     <<S as Spec>::Epilogue as Epilogue>::Parameters<<S as Spec>::Map, T, <S as Spec>::Access, V>;
+
+/// What a thread has of a row of a tensor, as it came.
+type Parts<T, S, const V: usize> = [<<S as Spec>::Access as Access>::Raw<T>; V];
 
 /// What a kernel is told at launch. Strides are from row to row, in elements; null pointers leave a part out.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +75,8 @@ pub struct Args<T> {
     pub rstd: *const f32,
     /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go, or, by run, `[rows, runs]`, of
     /// pieces of runs `[pieces of a run, rows, runs]`, by segment `[parts, rows, segments]` of as many [`parts`](by_segment::parts) as there
-    /// are, or, of rows in segments, `[rows]`, the gradient itself in the parameters' type; or null.
+    /// are; or the gradient itself in the parameters' type, of rows in segments `[rows]`, and `[columns]` where these go
+    /// [`apart`](mod@apart); or null.
     pub dweight: *mut f32,
     /// The same of the bias's gradient; or null.
     pub dbias: *mut f32,
@@ -104,6 +109,10 @@ pub struct Args<T> {
     pub segments: Segments,
     /// See [`Messages`](crate::grid::Messages).
     pub sent: u32,
+    /// Blocks of the grid that have strips of columns, where rows and columns go [`apart`](mod@apart).
+    pub column_blocks: u32,
+    /// Threads of theirs that lie side by side in a strip, with an access each: a power of two, at most those of a warp.
+    pub column_lanes: u32,
 }
 
 impl<T> Args<T> {
@@ -128,6 +137,25 @@ impl<T> Args<T> {
     }
 }
 
+impl<T: Data> Args<T> {
+    /// Writes a gradient of weight or bias, in the parameters' type.
+    ///
+    /// # Safety
+    ///
+    /// There are more than `index` at `base`, one of `dweight` and `dbias`; one thread an index.
+    #[inline(always)]
+    unsafe fn leave_gradient(&self, base: *mut f32, index: u64, sum: f32) {
+        // SAFETY: the caller's.
+        unsafe {
+            if self.affine.is_narrow::<T>() {
+                T::store(base.cast::<T>().wrapping_add(index as usize), T::from_acc(sum));
+            } else {
+                f32::store(base.wrapping_add(index as usize), sum);
+            }
+        }
+    }
+}
+
 /// Computes the gradients of the rows. For a grid of any size; with given statistics they are constants.
 ///
 /// # Safety
@@ -143,6 +171,7 @@ pub unsafe fn backward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args
         let mut columns = ByColumns::<T, S, V> {
             parameters: ParametersOf::<T, S, V>::new(&args.affine, walk.span, false),
             sums: Sums::zero(),
+            dstream: [S::Access::nothing::<T>(); V],
         };
         walk.each_row(&mut team, &mut columns);
         walk.leave(&team, &columns.sums);
@@ -167,11 +196,18 @@ trait Work<T: Data, S: Spec<Team: Team>, const V: usize> {
 struct ByColumns<T: Data, S: Spec, const V: usize> {
     parameters: ParametersOf<T, S, V>,
     sums: Sums<Numbers<T, S>, V>,
+    /// A row of the gradient of the residual stream, where it is asked for ahead.
+    dstream: Parts<T, S, V>,
 }
 
 impl<T: Data, S: Spec<Team: Team>, const V: usize> Work<T, S, V> for ByColumns<T, S, V> {
     #[inline(always)]
-    unsafe fn fetch(&mut self, _walk: &Walk<'_, T, S, V>, _row: u64) {}
+    unsafe fn fetch(&mut self, walk: &Walk<'_, T, S, V>, row: u64) {
+        if Walk::<T, S, V>::STREAM_AHEAD {
+            // SAFETY: the caller's.
+            self.dstream = unsafe { walk.dstream(row) };
+        }
+    }
 
     #[inline(always)]
     unsafe fn row(
@@ -192,9 +228,14 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Work<T, S, V> for ByColumns<T
         // SAFETY: the caller's.
         let own = unsafe { walk.add(parameters, &mut self.sums, xhat, g) };
         let coefficients = walk.coefficients(team.sum_pair(own));
+        let dstream = |v: usize| match Walk::<T, S, V>::STREAM_AHEAD {
+            true => self.dstream[v],
+            // SAFETY: the caller's.
+            false => unsafe { walk.part_of_dstream(row, v) },
+        };
         if row < walk.args.rows {
             // SAFETY: the caller's.
-            unsafe { walk.finish(parameters, xhat, g, normalizer.rstd, coefficients, row) };
+            unsafe { walk.finish(parameters, xhat, g, (normalizer.rstd, coefficients), (row, dstream)) };
         }
     }
 }
@@ -240,8 +281,14 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     /// Goes over the team's rows.
     #[inline(always)]
     unsafe fn each_row(&self, team: &mut S::Team, work: &mut impl Work<T, S, V>) {
+        // SAFETY: the caller's.
+        unsafe { self.rows_from((team.first_row(), team.row_step()), team, work) };
+    }
+
+    /// The same, from such a row on by such steps.
+    #[inline(always)]
+    unsafe fn rows_from(&self, (mut first_row, step): (u64, u64), team: &mut S::Team, work: &mut impl Work<T, S, V>) {
         let args = self.args;
-        let (mut first_row, step) = (team.first_row(), team.row_step());
         let own_row = u64::from(team.own_row());
         // SAFETY: the caller's.
         let mut ahead = unsafe { self.normalizer(first_row + own_row) };
@@ -376,22 +423,48 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         g
     }
 
-    /// dx and dresidual: the latter last, as it may be where dx is.
+    /// Whether a row of the gradient of the residual stream is asked for before the row's sums are there: lanes of a warp have no registers
+    /// for it, and wait for few others.
+    const STREAM_AHEAD: bool = !matches!(S::Team::OWNER, Owner::Lanes(_));
+
+    /// Starts to load a row of the gradient of the residual stream; nothing where there is none.
+    #[inline(always)]
+    unsafe fn dstream(&self, row: u64) -> Parts<T, S, V> {
+        let mut parts = [S::Access::nothing::<T>(); V];
+        if !S::Access::BY_SEGMENT && !self.args.dstream.is_null() && row < self.args.rows {
+            unrolled::<V>(|v| {
+                if self.has(v) {
+                    // SAFETY: the caller's; the row has this part.
+                    parts[v] = unsafe { self.part_of_dstream(row, v) };
+                }
+            });
+        }
+        parts
+    }
+
+    /// Part `v` of it, where there is one.
+    #[inline(always)]
+    unsafe fn part_of_dstream(&self, row: u64, v: usize) -> <S::Access as Access>::Raw<T> {
+        let dstream = PlaceOf::<T, S>::new(self.args.dstream, row, self.args.dstream_stride);
+        // SAFETY: the caller's.
+        unsafe { S::Access::load(dstream.part(self.span, v)) }
+    }
+
+    /// dx and dresidual: the latter last, as it may be where dx is. Of a row, with what finds a part of the gradient of the
+    /// residual stream.
     #[inline(always)]
     unsafe fn finish(
         &self,
         parameters: &impl Parameters<T, S::Access, V>,
         xhat: impl Fn(usize) -> Numbers<T, S>,
         g: impl Fn(usize) -> Numbers<T, S>,
-        rstd: f32,
-        coefficients: BackwardCoefficients<f32>,
-        row: u64,
+        (rstd, coefficients): (f32, BackwardCoefficients<f32>),
+        (row, dstream): (u64, impl Fn(usize) -> <S::Access as Access>::Raw<T>),
     ) {
         let args = self.args;
         if args.dx.is_null() {
             return;
         }
-        let dstream = PlaceOf::<T, S>::new(args.dstream, row, args.dstream_stride);
         let to_dx = PlaceOf::<T, S>::new(args.dx.cast_const(), row, args.dx_stride);
         let dresidual = PlaceOf::<T, S>::new(args.dresidual.cast_const(), row, args.dresidual_stride);
         unrolled::<V>(|v| {
@@ -403,8 +476,8 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                         normalize::input_gradient(g * weight, xhat, rstd, coefficients)
                     });
                     if !S::Access::BY_SEGMENT && !args.dstream.is_null() {
-                        let more = S::Access::load(dstream.part(self.span, v));
-                        dx = dx.zip(S::Access::unpack::<T>(more), |dx, more| dx + more);
+                        let more = S::Access::unpack::<T>(dstream(v));
+                        dx = dx.zip(more, |dx, more| dx + more);
                     }
                     let own = to_dx.own(self.span, v);
                     S::Access::store_own(to_dx.part(self.span, v).cast_mut(), S::Access::pack::<T>(dx), own);

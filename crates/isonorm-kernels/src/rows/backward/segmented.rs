@@ -308,14 +308,8 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         let args = self.args;
         for (base, sum) in [(args.dweight, of_gx), (args.dbias, of_g)] {
             if !base.is_null() {
-                // SAFETY: the caller's: a number for each row, in the parameters' type.
-                unsafe {
-                    if args.affine.is_narrow::<T>() {
-                        T::store(base.cast::<T>().wrapping_add(row as usize), T::from_acc(sum));
-                    } else {
-                        f32::store(base.wrapping_add(row as usize), sum);
-                    }
-                }
+                // SAFETY: the caller's: a number for each row.
+                unsafe { args.leave_gradient(base, row, sum) };
             }
         }
     }

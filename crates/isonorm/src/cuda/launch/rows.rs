@@ -208,6 +208,8 @@ unsafe fn backward_of<T: Data>(
         messages: scratch.messages.places,
         sent: scratch.messages.sent,
         segments: rows.segments,
+        column_blocks: rows.apart.map_or(0, |columns| columns.blocks),
+        column_lanes: rows.apart.map_or(1, |columns| columns.lanes),
     };
     let first = &planned[0];
     // SAFETY: the plan's kernel is of this type.

@@ -165,6 +165,46 @@ pub(super) const BACKWARD_RUNS: Registers = Registers {
     ..BACKWARD
 };
 
+/// The backward pass over few rows, by blocks that have strips of columns beside those that have rows.
+pub(super) struct Apart {
+    /// Threads of blocks whose warps have rows.
+    pub(super) threads: u32,
+    /// Threads side by side in a strip, at most: a power of two.
+    pub(super) most_lanes: u32,
+    /// Blocks that have strips, at most, in percent of the multiprocessors.
+    pub(super) most_blocks: u64,
+    /// The share of the last-level cache that holds x and dy until they are read again, in percent.
+    pub(super) cached: u64,
+    /// Nanoseconds that it takes besides moving bytes, by an estimate: of 16 bits an element, and of 32.
+    pub(super) once: [u64; 2],
+    /// Picoseconds for each row.
+    pub(super) row: [u64; 2],
+    /// Where a block fills a multiprocessor, in percent of what moving bytes takes.
+    pub(super) alone: u64,
+    /// Nanoseconds that others take besides moving bytes, to sum over rows first and add up these sums after: of 32 bits.
+    pub(super) after: u64,
+    /// Of 16 bits, where blocks have rows.
+    pub(super) after_blocks: u64,
+    /// And where lanes do; and picoseconds for each column.
+    pub(super) after_lanes: u64,
+    pub(super) after_column: u64,
+}
+
+/// The backward pass over few rows.
+pub(super) const APART: Apart = Apart {
+    threads: 256,
+    most_lanes: 16,
+    most_blocks: 50,
+    cached: 67,
+    once: [1300, 900],
+    row: [1050, 600],
+    alone: 35,
+    after: 2700,
+    after_blocks: 6000,
+    after_lanes: 2200,
+    after_column: 3500,
+};
+
 /// Kernels of rows that are longer than registers.
 pub(super) struct Long {
     /// Threads of a block.

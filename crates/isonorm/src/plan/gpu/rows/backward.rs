@@ -87,6 +87,7 @@ pub(super) fn scheduled(rows: &Rows<'_>, held: Held, (parts, gradients): (u64, u
             slots: held.kept,
             sums_bytes,
             blocks: held.blocks,
+            apart: None,
         }),
         workspace_bytes: 2 * sums_bytes,
         running_bytes: 0,

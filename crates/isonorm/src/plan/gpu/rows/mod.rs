@@ -1,6 +1,7 @@
 //! Rows: groups that are contiguous in memory, and, with given statistics, segments. Everything about plans that depends on what
 //! these kernels are specialised on is in this folder.
 
+mod apart;
 mod backward;
 mod by_segment;
 mod each;
@@ -94,6 +95,16 @@ pub(crate) struct Backward {
     pub(crate) sums_bytes: usize,
     /// Blocks that hold a row.
     pub(crate) blocks: u32,
+    /// Blocks that have columns, if the others have rows only for dx.
+    pub(crate) apart: Option<Columns>,
+}
+
+/// Blocks of a backward pass that have strips of columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Columns {
+    pub(crate) blocks: u32,
+    /// Threads side by side in a strip.
+    pub(crate) lanes: u32,
 }
 
 /// What the kernels of a backward pass in two sweeps are told besides pointers.
@@ -194,6 +205,8 @@ struct Rows<'a> {
     parameters: Parameters,
     /// Whether there is a weight, or more.
     has_parameters: bool,
+    /// Whether what is computed is written over what it is computed from.
+    in_place: bool,
     /// Channels whose running statistics may be updated.
     tracked: Option<u64>,
 }
@@ -220,6 +233,7 @@ const FORWARD_LONG: Ways = &[
 /// Given statistics, for which nothing is held.
 const FORWARD_GIVEN: Ways = &[("rows/each", each::plan)];
 const BACKWARD: Ways = &[
+    ("rows/apart", apart::plan),
     ("rows/lanes", backward::lanes),
     ("rows/block", backward::block),
     ("rows/blocks", backward::blocks),
@@ -331,6 +345,7 @@ impl<'a> Rows<'a> {
             segments: Segments::NONE,
             parameters: Parameters::NONE,
             has_parameters: desc.get_affine().has_weight(),
+            in_place: desc.is_in_place(),
             tracked: None,
         })
     }
@@ -369,11 +384,21 @@ impl<'a> Rows<'a> {
 
     /// The kernels that do it, those with the least code for nothing first; whether they hold a row is another question.
     fn kernels(&self, width: Width) -> Vec<&'static Listed> {
+        self.kernels_that(width, |key| !key.is_apart())
+    }
+
+    /// The same of those some of whose blocks have columns.
+    fn kernels_apart(&self) -> Vec<&'static Listed> {
+        self.kernels_that(Width::Vector, Key::is_apart)
+    }
+
+    fn kernels_that(&self, width: Width, are: impl Fn(&Key) -> bool) -> Vec<&'static Listed> {
         let suits = |key: &Key| {
             (key.pass, key.op, key.width) == (self.pass, self.op, width)
                 && (key.sharing == self.parameters.sharing || self.may_be_by_run(key))
                 && key.class.has(self.activation)
                 && (key.residual || !self.residual)
+                && are(key)
         };
         let suits = |kernel: &&Listed| suits(&kernel.key) && kernel.is_for(self.dtype);
         let mut kernels: Vec<_> = listed().iter().filter(suits).collect();

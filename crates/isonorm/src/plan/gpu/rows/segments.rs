@@ -190,6 +190,7 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Planned {
             slots: kept,
             sums_bytes: 0,
             blocks: choice.blocks,
+            apart: None,
         }),
     };
     Planned {
