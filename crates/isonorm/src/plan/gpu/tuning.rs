@@ -177,15 +177,17 @@ pub(super) struct Apart {
     pub(super) cached: u64,
     /// Nanoseconds that it takes besides moving bytes, by an estimate: of 16 bits an element, and of 32.
     pub(super) once: [u64; 2],
-    /// Picoseconds for each row.
+    /// Picoseconds for each row, at least.
     pub(super) row: [u64; 2],
-    /// Where a block fills a multiprocessor, in percent of what moving bytes takes.
-    pub(super) alone: u64,
+    /// Nanoseconds for each time that a thread has waited for rows of a strip, at least.
+    pub(super) round: u64,
+    /// Where blocks have more threads, so that few of them are on a multiprocessor, in percent of what moving bytes takes.
+    pub(super) crowded: u64,
     /// Nanoseconds that others take besides moving bytes, to sum over rows first and add up these sums after: of 32 bits.
     pub(super) after: u64,
-    /// Of 16 bits, where blocks have rows.
-    pub(super) after_blocks: u64,
-    /// And where lanes do; and picoseconds for each column.
+    /// Of 16 bits, where blocks have rows: LayerNorm, and RMSNorm.
+    pub(super) after_blocks: [u64; 2],
+    /// And where lanes do, with picoseconds for each column.
     pub(super) after_lanes: u64,
     pub(super) after_column: u64,
 }
@@ -198,9 +200,10 @@ pub(super) const APART: Apart = Apart {
     cached: 67,
     once: [1300, 900],
     row: [1050, 600],
-    alone: 35,
+    round: 300,
+    crowded: 35,
     after: 2700,
-    after_blocks: 6000,
+    after_blocks: [8500, 5300],
     after_lanes: 2200,
     after_column: 3500,
 };

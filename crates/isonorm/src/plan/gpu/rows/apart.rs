@@ -4,10 +4,10 @@
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::backward::apart::rows_at_once;
 use isonorm_kernels::rows::parameters::Sharing;
+use isonorm_kernels::rows::statistics::Op;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
-use super::super::occupancy::blocks_per_sm;
 use super::super::tuning::APART;
 use super::{Backward, Columns, Listed, Messages, Rows, Schedule, Work};
 
@@ -51,7 +51,7 @@ fn read_bytes(rows: &Rows<'_>) -> u64 {
 fn after(rows: &Rows<'_>, shape: &Shape) -> u64 {
     match (rows.bytes(), shape.listed.key.owner) {
         (4, _) => APART.after,
-        (_, Owner::Block) => APART.after_blocks,
+        (_, Owner::Block) => APART.after_blocks[usize::from(rows.op == Op::Rms)],
         _ => APART.after_lanes + rows.columns * APART.after_column / 1000,
     }
 }
@@ -103,12 +103,16 @@ impl Shape {
     /// What the strips take by an estimate, besides moving bytes.
     fn nanoseconds(&self, rows: &Rows<'_>) -> u64 {
         let wide = usize::from(rows.bytes() == 4);
-        let schedule = self.schedule(rows);
-        let is_alone = blocks_per_sm(rows.gpu, &schedule.kernels[0]) == 1;
+        let at_once = self.threads / self.columns.lanes * rows_at_once(self.listed.key.accesses);
+        let rounds = rows.rows.div_ceil(at_once.into());
         let bytes = read_bytes(rows) * 3 / 2;
         let copy = (bytes as f64 / rows.gpu.copy_bytes_per_second * 1e9) as u64;
-        let crowded = if is_alone { copy * APART.alone / 100 } else { 0 };
-        APART.once[wide] + rows.rows * APART.row[wide] / 1000 + crowded
+        let crowded = if self.threads > APART.threads {
+            copy * APART.crowded / 100
+        } else {
+            0
+        };
+        APART.once[wide] + (rows.rows * APART.row[wide] / 1000).max(rounds * APART.round) + crowded
     }
 
     fn schedule(&self, rows: &Rows<'_>) -> Schedule {
