@@ -17,11 +17,14 @@ use isonorm_math::Activation;
 const EPS: f64 = 1e-5;
 /// The tag of the messages that launches before have left.
 const SENT: u32 = 13;
+/// Blocks that have columns, where these go apart.
+const COLUMN_BLOCKS: u32 = 2;
+
 pub struct Case<T> {
     pub kernel: Kernel<Args<T>>,
     pub threads: u32,
     pub blocks: u32,
-    /// Rows that come ahead.
+    /// Rows that come ahead; where columns go apart, threads side by side in a strip of them.
     pub slots: u32,
     pub rows: usize,
     pub columns: usize,
@@ -78,6 +81,7 @@ impl<T: Data> Case<T> {
             threads,
             blocks,
             slots: match kernel.key.least_slots() {
+                _ if kernel.key.is_apart() => 1 << (columns % 5),
                 0 => 0,
                 least => (least + columns as u32 % MOST_SLOTS).min(MOST_SLOTS),
             },
@@ -183,11 +187,17 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         output.dresidual.get_mut().copy_from_slice(input.x.get());
     }
     let teams = (case.rows as u32).div_ceil(key.teams(case.threads)).min(2);
+    let column_blocks = if key.is_apart() { COLUMN_BLOCKS } else { 0 };
     let count = match key.sharing {
+        _ if key.is_apart() => 1,
         Sharing::ByColumn => teams,
         _ => (case.rows / case.sets) as u32,
     };
     let mut parts = [0, 1].map(|_| Tensor::new(count as usize * case.parameters(), 0, || f32::NAN));
+    // Gradients, where they are written as they are wanted.
+    let mut narrow = [0, 1].map(|_| Tensor::new(case.parameters(), 0, || poison));
+    let [narrow_weight, narrow_bias] = &mut narrow;
+    let is_narrow = key.is_apart() && case.narrow;
     let mut messages = Tensor::new((teams * message_words(case.blocks)) as usize, 0, || SENT);
     let [weight_parts, bias_parts] = &mut parts;
     let mut buffers = Buffers::new();
@@ -235,8 +245,14 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
             std::ptr::null()
         },
         rstd: buffers.read_only("rstd", &input.rstd),
-        dweight: buffers.writable("parts of weight", weight_parts.get_mut()),
-        dbias: buffers.writable("parts of bias", bias_parts.get_mut()),
+        dweight: match is_narrow {
+            true => buffers.writable("dweight", narrow_weight.get_mut()).cast(),
+            false => buffers.writable("parts of weight", weight_parts.get_mut()),
+        },
+        dbias: match is_narrow {
+            true => buffers.writable("dbias", narrow_bias.get_mut()).cast(),
+            false => buffers.writable("parts of bias", bias_parts.get_mut()),
+        },
         rows: case.rows as u64,
         columns: stride,
         x_stride: stride,
@@ -251,8 +267,10 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         messages: buffers.writable("messages", messages.get_mut()),
         sent: SENT,
         segments: Segments::NONE,
+        column_blocks,
+        column_lanes: case.slots,
     };
-    let launch = Launch::new(teams * case.blocks, case.threads)
+    let launch = Launch::new(column_blocks + teams * case.blocks, case.threads)
         .shared_bytes(key.shared_bytes(case.threads, case.slots))
         .seed(case.seed);
     let launch = match key.owner {
@@ -264,7 +282,11 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
     let report = launch.run(&buffers, || unsafe { (case.kernel.run)(&args) });
     report.unwrap_or_else(|fault| panic!("{}: {fault}", case.kernel.name));
     drop(buffers);
-    add_up(case, count, &parts, &mut output.gradients);
+    if is_narrow {
+        output.gradients = narrow.map(|numbers| numbers.get().iter().map(|number| number.to_acc()).collect());
+    } else {
+        add_up(case, count, &parts, &mut output.gradients);
+    }
     output
 }
 

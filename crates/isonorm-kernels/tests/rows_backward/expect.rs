@@ -89,10 +89,18 @@ pub fn check<T: Data>(case: &Case<T>, unit: f64) {
             ];
         }
     }
+    // Gradients that the kernel writes as they are wanted.
+    let rounding = if case.kernel.key.is_apart() && case.narrow {
+        unit
+    } else {
+        0.0
+    };
     for (c, &[of_weight, magnitude, of_bias, slack]) in sums.iter().enumerate() {
         let off = sum * magnitude + slack;
-        close(case, "dweight", output.gradients[0][c].into(), of_weight, off);
-        close(case, "dbias", output.gradients[1][c].into(), of_bias, off);
+        for (k, what, expected) in [(0, "dweight", of_weight), (1, "dbias", of_bias)] {
+            let got = output.gradients[k][c].into();
+            close(case, what, got, expected, off + rounding * expected.abs());
+        }
     }
 }
 

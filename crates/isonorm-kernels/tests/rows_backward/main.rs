@@ -107,9 +107,22 @@ fn every_activation_with_a_residual() {
     }
 }
 
+/// Threads of a strip go round several times, and strips are more than blocks have at a time.
+#[test]
+fn columns_of_many_rows() {
+    for kernel in contiguous::<F16>().into_iter().filter(|kernel| kernel.key.is_apart()) {
+        for (lanes, narrow) in [(16, true), (2, false)] {
+            let columns = *lengths(&kernel, 32).last().expect("some");
+            let mut case = Case::new(kernel, 32, columns);
+            (case.rows, case.slots, case.narrow) = (75, lanes, narrow);
+            check(&case, 1.0 / 2048.0);
+        }
+    }
+}
+
 #[test]
 fn results_may_replace_their_inputs() {
-    for kernel in contiguous::<f32>() {
+    for kernel in contiguous::<f32>().into_iter().filter(|kernel| !kernel.key.is_apart()) {
         let mut case = Case::new(kernel, 64, lengths(&kernel, 64)[0]);
         case.residual = true;
         let input = input(&case);

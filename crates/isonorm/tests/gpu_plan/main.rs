@@ -1,6 +1,7 @@
 //! Plans for GPUs: pure, so tested without one.
 #![cfg(feature = "cuda")]
 
+mod apart;
 mod by_segment;
 mod channels;
 
@@ -144,52 +145,6 @@ fn a_block_is_as_its_row_is_computed() {
     let without_clusters = "layernorm x=100x32768 dtype=bf16".parse().expect("a problem");
     let plan = GpuPlan::new(&without_clusters, &gpu("a100")).expect("valid");
     assert_eq!(plan.kernels()[0].entry, "layer_block_v8", "{plan}");
-}
-
-/// Few rows take one kernel instead of two; it must not write what its other blocks still read.
-#[test]
-fn few_rows_and_their_columns_go_apart() {
-    for (problem, entry, blocks) in [
-        // 32 strips of 8 accesses, and 8 rows a block.
-        ("layernorm x=256x1024", "layer_warp_v8", 32 + 32),
-        ("layernorm x=1024x1024", "layer_warp_v8", 64 + 128),
-        ("layernorm x=512x768 dtype=bf16 param=bf16", "layer_warp_v4", 48 + 64),
-        (
-            "rmsnorm x=128x4096 dtype=bf16 residual=stream",
-            "rms_block_v2",
-            64 + 128,
-        ),
-    ] {
-        let apart = plan(&format!("{problem} pass=backward"));
-        assert_eq!(apart.name(), "rows/apart", "{apart}");
-        let [kernel] = apart.kernels() else {
-            panic!("one kernel: {apart}")
-        };
-        assert_eq!((kernel.entry, kernel.grid), (entry, blocks), "{apart}");
-        assert!(
-            apart.traffic().moved_bytes > apart.traffic().compulsory_bytes,
-            "{apart}"
-        );
-        for more in [
-            "pass=backward inplace=yes",
-            "pass=backward affine=none",
-            "pass=backward act=relu",
-        ] {
-            let other = plan(&format!("{problem} {more}"));
-            assert_ne!(other.name(), "rows/apart", "{other}");
-        }
-    }
-    for problem in [
-        "layernorm x=8192x1024 pass=backward",
-        "rmsnorm x=2048x256 dtype=bf16 pass=backward",
-        "layernorm x=4096x4096 dtype=bf16 pass=backward",
-        "layernorm x=300x1023 pass=backward",
-    ] {
-        let plan = plan(problem);
-        assert_ne!(plan.name(), "rows/apart", "{plan}");
-        let declined = plan.candidates().iter().find(|c| c.name == "rows/apart");
-        assert!(declined.is_none_or(|c| c.declined.is_some()), "{plan}");
-    }
 }
 
 /// One cluster more than run at once would run when all others are done.
