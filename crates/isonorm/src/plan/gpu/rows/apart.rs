@@ -83,8 +83,8 @@ impl Shape {
             let next_is_at_once = rows.rows <= u64::from(threads / (2 * lanes) * rows_at_once(key.accesses));
             is_few && !next_is_at_once
         };
-        let lanes = (0..).map(|k| 1 << k).take_while(|&lanes| lanes < APART.most_lanes);
-        let lanes = lanes.clone().find(suits).unwrap_or(APART.most_lanes);
+        let mut narrower = (0..).map(|k| 1 << k).take_while(|&lanes| lanes < APART.most_lanes);
+        let lanes = narrower.find(suits).unwrap_or(APART.most_lanes);
         Some(Shape {
             listed,
             threads,
@@ -120,18 +120,8 @@ impl Shape {
         Schedule {
             kernels: vec![rows.kernel(self.listed, grid, self.threads, self.columns.lanes)],
             work: Work::Backward(Backward {
-                rows: rows.rows,
-                columns: rows.columns,
-                stride: rows.stride,
-                segments: rows.segments,
-                parameters: rows.parameters,
-                parts: 1,
-                are_gradients: true,
-                gradients: rows.columns,
-                slots: 0,
-                sums_bytes: 0,
-                blocks: 1,
                 apart: Some(self.columns),
+                ..rows.backward(rows.columns)
             }),
             workspace_bytes: 0,
             running_bytes: 0,

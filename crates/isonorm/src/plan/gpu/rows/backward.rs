@@ -76,18 +76,12 @@ pub(super) fn scheduled(rows: &Rows<'_>, held: Held, (parts, gradients): (u64, u
     };
     let mut schedule = Schedule {
         work: Work::Backward(Backward {
-            rows: rows.rows,
-            columns: rows.columns,
-            stride: rows.stride,
-            segments: rows.segments,
-            parameters: rows.parameters,
             parts,
             are_gradients,
-            gradients,
             slots: held.kept,
             sums_bytes,
             blocks: held.blocks,
-            apart: None,
+            ..rows.backward(gradients)
         }),
         workspace_bytes: 2 * sums_bytes,
         running_bytes: 0,

@@ -337,6 +337,24 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// What a backward kernel is told that shares no row, keeps nothing, and leaves so many gradients of the weight as they are wanted.
+    fn backward(&self, gradients: u64) -> Backward {
+        Backward {
+            rows: self.rows,
+            columns: self.columns,
+            stride: self.stride,
+            segments: self.segments,
+            parameters: self.parameters,
+            parts: 1,
+            are_gradients: true,
+            gradients,
+            slots: 0,
+            sums_bytes: 0,
+            blocks: 1,
+            apart: None,
+        }
+    }
+
     /// What a forward kernel is told that shares no row and keeps nothing.
     fn forward(&self) -> Forward {
         Forward {

@@ -179,18 +179,9 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Planned {
             ..rows.forward()
         }),
         Pass::Backward => Work::Backward(Backward {
-            rows: rows.rows,
-            columns: rows.columns,
-            stride: rows.stride,
-            segments: rows.segments,
-            parameters: rows.parameters,
-            parts: 1,
-            are_gradients: true,
-            gradients: rows.rows,
             slots: kept,
-            sums_bytes: 0,
             blocks: choice.blocks,
-            apart: None,
+            ..rows.backward(rows.rows)
         }),
     };
     Planned {

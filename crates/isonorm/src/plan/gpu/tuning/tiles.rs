@@ -1,31 +1,31 @@
 //! Those of tiles and strips.
 
 /// Groups that lie side by side, or in pieces.
-pub(in crate::plan::gpu) struct Tiles {
+pub(crate) struct Tiles {
     /// Bytes of a row that belong to a tile, with how fast memory is then, in percent.
-    pub(in crate::plan::gpu) widths: &'static [(u32, u64)],
+    pub(crate) widths: &'static [(u32, u64)],
     /// Bytes of a group that lie together, from which on it is a tile of its own.
-    pub(in crate::plan::gpu) least_segment_bytes: u64,
+    pub(crate) least_segment_bytes: u64,
     /// Blocks of a multiprocessor, at most.
-    pub(in crate::plan::gpu) blocks_per_sm: u32,
+    pub(crate) blocks_per_sm: u32,
     /// What a single block on a multiprocessor reaches of the memory's speed, in percent: forward, and backward.
-    pub(in crate::plan::gpu) alone: [u64; 2],
+    pub(crate) alone: [u64; 2],
     /// Nanoseconds that a tile takes besides for each block that shares it.
-    pub(in crate::plan::gpu) block: u64,
+    pub(crate) block: u64,
     /// Nanoseconds that a tile takes besides for each of its parameters.
-    pub(in crate::plan::gpu) unit: u64,
+    pub(crate) unit: u64,
     /// Nanoseconds that a tile takes besides where shared memory does not hold all of it.
-    pub(in crate::plan::gpu) again: u64,
+    pub(crate) again: u64,
     /// Nanoseconds that a tile takes besides: adding up and exchanging sums.
-    pub(in crate::plan::gpu) step: u64,
+    pub(crate) step: u64,
     /// Nanoseconds that a tile takes besides where it is several segments side by side.
-    pub(in crate::plan::gpu) segments: u64,
+    pub(crate) segments: u64,
     /// Blocks of a grid in which no two exchange anything, as multiples of what runs at once.
-    pub(in crate::plan::gpu) waves: u32,
+    pub(crate) waves: u32,
 }
 
 /// Groups that lie side by side, or in pieces.
-pub(in crate::plan::gpu) const TILES: Tiles = Tiles {
+pub(crate) const TILES: Tiles = Tiles {
     widths: &[(64, 68), (128, 72), (256, 85)],
     least_segment_bytes: 256,
     blocks_per_sm: 2,
@@ -39,29 +39,29 @@ pub(in crate::plan::gpu) const TILES: Tiles = Tiles {
 };
 
 /// Columns that are groups, in strips over the whole chip.
-pub(in crate::plan::gpu) struct Columns {
+pub(crate) struct Columns {
     /// Bytes of a row that belong to a strip, with how fast memory is then, in percent.
-    pub(in crate::plan::gpu) widths: &'static [(u32, u64)],
+    pub(crate) widths: &'static [(u32, u64)],
     /// Numbers of teams for each width, at most: the best by the estimate.
-    pub(in crate::plan::gpu) of_width: usize,
+    pub(crate) of_width: usize,
     /// What of the last-level cache holds what will be read again, in percent.
-    pub(in crate::plan::gpu) cached: u64,
+    pub(crate) cached: u64,
     /// What reading again takes of the time of reading, in percent: what is cached, and what is not.
-    pub(in crate::plan::gpu) again: [u64; 2],
+    pub(crate) again: [u64; 2],
     /// Nanoseconds until the first data comes, and from the last to the end: forward, and backward.
-    pub(in crate::plan::gpu) start: [u64; 2],
+    pub(crate) start: [u64; 2],
     /// Nanoseconds that a strip takes besides for each block that shares it.
-    pub(in crate::plan::gpu) block: u64,
+    pub(crate) block: u64,
     /// Nanoseconds that a strip takes besides, adding up and exchanging sums: forward, and backward.
-    pub(in crate::plan::gpu) step: [u64; 2],
+    pub(crate) step: [u64; 2],
     /// The share of accesses of which each that passes is on its way while sums are made and exchanged, in percent.
-    pub(in crate::plan::gpu) passing: u64,
+    pub(crate) passing: u64,
     /// How much longer bytes take for each hundredth of it that does not pass, in hundredths of a percent.
-    pub(in crate::plan::gpu) idle: u64,
+    pub(crate) idle: u64,
 }
 
 /// Columns that are groups, in strips over the whole chip.
-pub(in crate::plan::gpu) const COLUMNS: Columns = Columns {
+pub(crate) const COLUMNS: Columns = Columns {
     widths: &[(64, 92), (128, 96), (256, 100), (512, 96)],
     of_width: 4,
     cached: 84,
