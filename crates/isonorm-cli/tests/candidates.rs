@@ -26,6 +26,13 @@ fn measured(record: &Value) -> BTreeMap<String, Vec<Measured>> {
     cases
 }
 
+/// The way that a plan takes.
+fn taken_of(plan: &GpuPlan) -> (String, String) {
+    let candidates = plan.candidates();
+    let taken = candidates.iter().find(|c| c.declined.is_none()).expect("one is taken");
+    (taken.name.to_string(), taken.shape.clone().unwrap_or_default())
+}
+
 #[test]
 fn what_is_taken_is_near_the_fastest_that_was_measured() {
     let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/records");
@@ -40,17 +47,15 @@ fn what_is_taken_is_near_the_fastest_that_was_measured() {
         let gpu = Arc::new(GpuProperties::named(name).expect("a known GPU"));
         for (case, ways) in measured(&record) {
             let desc: NormDesc = case.parse().expect("a problem");
-            let plan = GpuPlan::new(&desc, &gpu).expect("a valid problem");
-            let taken = plan
-                .candidates()
-                .iter()
-                .find(|c| c.declined.is_none())
-                .expect("one is taken");
-            let taken = (taken.name.to_string(), taken.shape.clone().unwrap_or_default());
-            let (_, own) = ways
-                .iter()
-                .find(|(way, _)| *way == taken)
-                .unwrap_or_else(|| panic!("{case}: {taken:?} was not measured"));
+            let taken = taken_of(&GpuPlan::new(&desc, &gpu).expect("a valid problem"));
+            let Some((_, own)) = ways.iter().find(|(way, _)| *way == taken) else {
+                // What was measured of kernels that there were then says nothing of those that there are now.
+                let plans = GpuPlan::alternatives(&desc, &gpu).expect("a valid problem");
+                let now: Vec<_> = plans.iter().map(taken_of).collect();
+                let is_outdated = ways.iter().any(|(way, _)| !now.contains(way));
+                assert!(is_outdated, "{case} on {}: {taken:?} was not measured", gpu.name);
+                continue;
+            };
             let ((name, shape), best) = ways.iter().min_by(|a, b| a.1.total_cmp(&b.1)).expect("some");
             assert!(
                 *own <= MOST * best,
@@ -62,5 +67,5 @@ fn what_is_taken_is_near_the_fastest_that_was_measured() {
             checked += 1;
         }
     }
-    assert!(checked >= 10, "{checked} cases");
+    assert!(checked >= 100, "{checked} cases");
 }

@@ -74,6 +74,10 @@ modules! {
     "rows_forward_cluster_segments_wide" of "f32" for 90;
     "rows_forward_cluster_segments_any" of "f32" "f16" "bf16" for 90;
     "rows_forward_cluster_ragged_any" of "f32" "f16" "bf16" for 90;
+    "rows_forward_halves_piecewise" of "f16" "bf16" for 80;
+    "rows_forward_halves_any" of "f16" "bf16" for 80;
+    "rows_forward_cluster_halves_piecewise" of "f16" "bf16" for 90;
+    "rows_forward_cluster_halves_any" of "f16" "bf16" for 90;
     "rows_forward_chip_segments_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_forward_chip_segments_any" of "f32" "f16" "bf16" for 80;
     "rows_forward_chip_ragged_piecewise" of "f32" "f16" "bf16" for 80;
@@ -115,6 +119,12 @@ modules! {
     "rows_backward_cluster_ragged_piecewise" of "f32" "f16" "bf16" for 90;
     "rows_backward_cluster_segments" of "f32" "f16" "bf16" for 90;
     "rows_backward_cluster_ragged" of "f32" "f16" "bf16" for 90;
+    "rows_backward_halves_plain" of "f16" "bf16" for 80;
+    "rows_backward_halves_piecewise" of "f16" "bf16" for 80;
+    "rows_backward_halves" of "f16" "bf16" for 80;
+    "rows_backward_cluster_halves_plain" of "f16" "bf16" for 90;
+    "rows_backward_cluster_halves_piecewise" of "f16" "bf16" for 90;
+    "rows_backward_cluster_halves" of "f16" "bf16" for 90;
     "rows_backward_chip_segments_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_chip_ragged_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_chip_segments_piecewise" of "f32" "f16" "bf16" for 80;

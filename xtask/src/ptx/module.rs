@@ -39,6 +39,7 @@ impl Module {
     pub fn registers(&self, kernel: &str) -> Option<u32> {
         // 16 bytes of a 16-bit type are eight numbers instead of four.
         let more = if self.data == Some("f32") { 0 } else { 8 };
+        let is_f16 = self.data == Some("f16");
         match self.family {
             // What takes no spills: more threads, where memory is so fast that a multiprocessor does not ask for enough otherwise.
             "rows_forward_lanes" if more > 0 => Some(match kernel {
@@ -70,10 +71,29 @@ impl Module {
             "rows_forward_cluster_runs_plain" if kernel.contains("_v4") => Some(80),
             "rows_each_piecewise" | "rows_each_any" => Some(48),
             // Three blocks of seven warps on a multiprocessor.
-            "rows_forward_segments_piecewise"
-            | "rows_forward_ragged_piecewise"
-            | "rows_forward_cluster_segments_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 80 }),
+            // A row of each block: three blocks of thirteen warps on a multiprocessor, or two.
+            "rows_forward_segments_piecewise" => Some(if kernel.contains("_v4") { 48 } else { 72 }),
+            "rows_forward_ragged_piecewise" => Some(match kernel.contains("_v4") {
+                true if more > 0 => 48,
+                true => 56,
+                false if is_f16 => 80,
+                false => 72,
+            }),
+            "rows_forward_halves_piecewise" => Some(if is_f16 { 64 } else { 48 }),
+            // Three blocks of seven warps on a multiprocessor.
+            "rows_forward_cluster_segments_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 80 }),
             "rows_forward_cluster_ragged_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 88 }),
+            "rows_forward_cluster_halves_piecewise" => Some(if is_f16 { 80 } else { 48 }),
+            "rows_forward_halves_any" => Some(if is_f16 { 88 } else { 80 }),
+            "rows_forward_cluster_halves_any" => Some(96),
+            // Two blocks of thirteen warps, but for what the assembler makes of f16 on compute capability 12.0.
+            "rows_backward_halves_plain" => Some(if is_f16 { 80 } else { 72 }),
+            "rows_backward_halves_piecewise" => Some(if is_f16 { 96 } else { 72 }),
+            "rows_backward_cluster_halves_plain" | "rows_backward_cluster_halves_piecewise" => {
+                Some(if is_f16 { 96 } else { 72 })
+            }
+            "rows_backward_halves" => Some(72),
+            "rows_backward_cluster_halves" => Some(if is_f16 { 80 } else { 72 }),
             "rows_forward_by_segment_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 104 }),
             "rows_forward_cluster_by_segment_piecewise" => Some(if kernel.contains("_v4") { 80 } else { 104 }),
             "rows_backward_by_segment_plain" if kernel.contains("_v4") => Some(96),
@@ -125,7 +145,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 114] = [
+const FAMILIES: [&str; 124] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -152,6 +172,10 @@ const FAMILIES: [&str; 114] = [
     "rows_forward_cluster_segments_wide",
     "rows_forward_cluster_segments_any",
     "rows_forward_cluster_ragged_any",
+    "rows_forward_halves_piecewise",
+    "rows_forward_halves_any",
+    "rows_forward_cluster_halves_piecewise",
+    "rows_forward_cluster_halves_any",
     "rows_forward_chip_segments_piecewise",
     "rows_forward_chip_segments_any",
     "rows_forward_chip_ragged_piecewise",
@@ -193,6 +217,12 @@ const FAMILIES: [&str; 114] = [
     "rows_backward_cluster_ragged_piecewise",
     "rows_backward_cluster_segments",
     "rows_backward_cluster_ragged",
+    "rows_backward_halves_plain",
+    "rows_backward_halves_piecewise",
+    "rows_backward_halves",
+    "rows_backward_cluster_halves_plain",
+    "rows_backward_cluster_halves_piecewise",
+    "rows_backward_cluster_halves",
     "rows_backward_chip_segments_plain",
     "rows_backward_chip_ragged_plain",
     "rows_backward_chip_segments_piecewise",
@@ -281,6 +311,8 @@ fn data(family: &str) -> &'static [&'static str] {
         // Accesses of 16-bit numbers have more sums than there are registers, or more numbers.
         "rows_backward_wide" | "rows_backward_apart_wide" | "rows_forward_cluster_segments_wide" => &["f32"],
         ladder if ladder.starts_with("ladder") => &["f32"],
+        // Two of 32 bits are hardly ever an image's last.
+        halves if halves.contains("_halves") => &["f16", "bf16"],
         _ => &["f32", "f16", "bf16"],
     }
 }

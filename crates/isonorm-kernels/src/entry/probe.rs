@@ -44,6 +44,11 @@ pub unsafe extern "ptx-kernel" fn simt_alone(from: *const u32, to: *mut u32) {
         simt::store_128(to, [a + e, b + f, c + g, d + h]);
         simt::store_128(to, simt::load_128_once(from));
         simt::store_128_once(to, simt::load_128_again(from));
+        let [i, j] = simt::load_64_keep(from);
+        simt::shared_store_64(place, [i, j]);
+        let [k, l] = simt::load_64(from);
+        let [m, n] = simt::shared_load_64(place);
+        simt::store_64(to, [k + m, l + n]);
         simt::store_32(to, simt::shared_load(place.offset(8)));
         simt::store_16(to.cast(), simt::load_16(from.cast()) + simt::load_16_keep(from.cast()));
         simt::store_8(to.cast(), simt::load_8(from.cast()));
@@ -65,6 +70,7 @@ pub unsafe extern "ptx-kernel" fn simt_asynchronous(from: *const u32, counter: *
     // SAFETY: the caller's.
     unsafe {
         simt::copy_async(place, from);
+        simt::copy_async_64(place.offset(8), from);
         simt::copy_async_some(place.offset(4), from, 12);
         simt::copy_commit();
         simt::copy_wait::<0>();

@@ -3,7 +3,7 @@
 #![allow(unused_imports, reason = "each module uses some of what the list names")]
 
 use super::Element;
-use crate::rows::access::{Elements, Ragged, Vectors};
+use crate::rows::access::{Elements, Halves, Ragged, Vectors};
 use crate::rows::backward::{
     self, apart, by_run, by_segment, gradients_later, gradients_of_pieces, segmented, segmented_later,
 };

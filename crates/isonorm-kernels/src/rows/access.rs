@@ -1,9 +1,10 @@
-//! How a thread reaches its part of a row: 16 bytes at a time, or one element.
+//! How a thread reaches its part of a row: 16 bytes at a time, 8, or one element.
 //!
 //! What was loaded is held as it came (`Raw`), and turned into numbers wherever it is used: 16-bit data takes half the
 //! registers.
 
 pub use super::data::Data;
+pub use super::halves::Halves;
 use super::lanes::Lanes;
 pub use super::ragged::{Own, Ragged};
 pub(super) use super::span::{Place, Span};
@@ -16,6 +17,8 @@ pub enum Width {
     Vector,
     /// [`Ragged`]
     Ragged,
+    /// [`Halves`]
+    Half,
     /// [`Elements`]
     Element,
 }
@@ -26,6 +29,7 @@ impl Width {
     pub const fn elements(self, bytes: u32) -> u32 {
         match self {
             Width::Vector | Width::Ragged => 16 / bytes,
+            Width::Half => 8 / bytes,
             Width::Element => 1,
         }
     }
@@ -145,6 +149,17 @@ pub trait Access {
     unsafe fn fetch_some<T: Data>(place: Shared<u32>, from: *const T, _left: Option<u32>) {
         // SAFETY: the caller's; the row has all of the access.
         unsafe { Self::fetch(place, from) };
+    }
+
+    /// As [`load`](Access::load), where the tensor may have but some elements left. What is there instead of others is of no concern.
+    ///
+    /// # Safety
+    ///
+    /// As for [`load`](Access::load), up to the tensor's last element.
+    #[inline(always)]
+    unsafe fn load_some<T: Data>(place: *const T, _left: Option<u32>) -> Self::Raw<T> {
+        // SAFETY: the caller's; the row has all of the access.
+        unsafe { Self::load(place) }
     }
 
     /// What was loaded, with a number instead of the elements that the row does not have, if it has not all.

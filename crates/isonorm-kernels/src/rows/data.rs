@@ -1,4 +1,4 @@
-//! Element types: what 16 bytes of them hold.
+//! Element types: what 16 bytes of them hold, or 8.
 
 use isonorm_math::{Bf16, Element, F16};
 
@@ -15,6 +15,15 @@ pub trait Data: Element<Acc = f32> + Word {
 
     /// Numbers rounded to 16 bytes.
     fn pack(numbers: Self::Lanes) -> [u32; 4];
+
+    /// As many numbers as 8 bytes hold.
+    type Half: Lanes;
+
+    /// The numbers in 8 bytes.
+    fn unpack_half(words: [u32; 2]) -> Self::Half;
+
+    /// Numbers rounded to 8 bytes.
+    fn pack_half(numbers: Self::Half) -> [u32; 2];
 
     /// Of numbers that are not below 0, whether they are other than 0: a bit each, the first lowest. A NaN, which [`pack`](Self::pack) leaves
     /// without a sign, is.
@@ -78,6 +87,18 @@ impl Data for f32 {
         [a.to_bits(), b.to_bits(), c.to_bits(), d.to_bits()]
     }
 
+    type Half = [f32; 2];
+
+    #[inline(always)]
+    fn unpack_half([a, b]: [u32; 2]) -> [f32; 2] {
+        [f32::from_bits(a), f32::from_bits(b)]
+    }
+
+    #[inline(always)]
+    fn pack_half([a, b]: [f32; 2]) -> [u32; 2] {
+        [a.to_bits(), b.to_bits()]
+    }
+
     #[inline(always)]
     fn positive([a, b, c, d]: [u32; 4]) -> u32 {
         let bit = |word: u32, lane: u32| u32::from(word != 0) << lane;
@@ -135,13 +156,8 @@ macro_rules! data_16 {
 
             #[inline(always)]
             fn unpack(words: [u32; 4]) -> [f32; 8] {
-                let numbers = |word: u32| {
-                    // Unpacked again each time: numbers that were kept would take twice the registers of the words.
-                    let word = simt::opaque(word);
-                    ($type(word as u16).to_acc(), $type((word >> 16) as u16).to_acc())
-                };
-                let [(a, b), (c, d)] = [numbers(words[0]), numbers(words[1])];
-                let [(e, f), (g, h)] = [numbers(words[2]), numbers(words[3])];
+                let [a, b, c, d] = Self::unpack_half([words[0], words[1]]);
+                let [e, f, g, h] = Self::unpack_half([words[2], words[3]]);
                 [a, b, c, d, e, f, g, h]
             }
 
@@ -149,6 +165,25 @@ macro_rules! data_16 {
             fn pack([a, b, c, d, e, f, g, h]: [f32; 8]) -> [u32; 4] {
                 let word = $type::pair_from_f32;
                 [word(a, b), word(c, d), word(e, f), word(g, h)]
+            }
+
+            type Half = [f32; 4];
+
+            #[inline(always)]
+            fn unpack_half(words: [u32; 2]) -> [f32; 4] {
+                let numbers = |word: u32| {
+                    // Unpacked again each time: numbers that were kept would take twice the registers of the words.
+                    let word = simt::opaque(word);
+                    ($type(word as u16).to_acc(), $type((word >> 16) as u16).to_acc())
+                };
+                let [(a, b), (c, d)] = [numbers(words[0]), numbers(words[1])];
+                [a, b, c, d]
+            }
+
+            #[inline(always)]
+            fn pack_half([a, b, c, d]: [f32; 4]) -> [u32; 2] {
+                let word = $type::pair_from_f32;
+                [word(a, b), word(c, d)]
             }
 
             #[inline(always)]

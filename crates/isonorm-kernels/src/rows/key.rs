@@ -1,7 +1,7 @@
 //! What the host knows of a kernel: a [`Key`] says what it is for, and [`kernels`] has the functions to interpret.
 
 use super::Data;
-use super::access::{Access, Elements, Ragged, Vectors, Width};
+use super::access::{Access, Elements, Halves, Ragged, Vectors, Width};
 use super::backward::apart::{self, apart};
 use super::backward::by_run::by_run;
 use super::backward::by_segment::{self, by_segment};
@@ -159,7 +159,7 @@ impl Key {
     /// Whether other blocks than those that have rows compute the gradients of weight and bias.
     pub fn is_apart(&self) -> bool {
         let holds = matches!(self.owner, Owner::Lanes(_) | Owner::Block) && self.width == Width::Vector;
-        self.pass == Pass::Backward && holds && !self.ahead
+        self.pass == Pass::Backward && self.sharing == Sharing::ByColumn && holds && !self.ahead
     }
 
     /// Whether rows are segments, or begin anywhere as those do.
@@ -188,7 +188,7 @@ impl Key {
         let least = match self.width {
             Width::Vector if !columns.is_multiple_of(elements.into()) => return false,
             Width::Vector => most - team,
-            Width::Ragged | Width::Element => 0,
+            Width::Ragged | Width::Half | Width::Element => 0,
         };
         let block = threads.is_multiple_of(WARP) && (WARP..=self.max_threads()).contains(&threads);
         block
@@ -202,6 +202,7 @@ impl Key {
     fn access_bytes(&self) -> u32 {
         match self.width {
             Width::Vector | Width::Ragged => <Vectors>::KEPT_BYTES,
+            Width::Half => Halves::KEPT_BYTES,
             Width::Element => Elements::KEPT_BYTES,
         }
     }
@@ -309,6 +310,7 @@ impl Key {
             Sharing::ByRun => "_runs",
             Sharing::BySegment => "_by_segment",
             Sharing::Segmented if self.width == Width::Ragged => "_ragged",
+            Sharing::Segmented if self.width == Width::Half => "_halves",
             Sharing::Segmented => "_segments",
         };
         name += match (self.class, self.owner) {

@@ -64,7 +64,7 @@ impl FourPairs {
     }
 }
 
-/// The numbers of one access: one, four or eight.
+/// The numbers of one access: one, two, four or eight.
 pub trait Lanes: Copy {
     /// How many numbers.
     const LANES: u32;
@@ -103,14 +103,14 @@ pub trait Lanes: Copy {
     ///
     /// # Safety
     ///
-    /// They may be read, nothing writes them during the kernel, and where there are several they are aligned to 16 bytes.
+    /// They may be read, nothing writes them during the kernel, and where there are several they are aligned to all of them, or to 16 bytes.
     unsafe fn load_keep(place: *const f32) -> Self;
 
     /// As many `f32` from global memory, which this thread has written.
     ///
     /// # Safety
     ///
-    /// They may be read, and where there are several they are aligned to 16 bytes.
+    /// They may be read, and where there are several they are aligned to all of them, or to 16 bytes.
     unsafe fn load(place: *const f32) -> Self;
 
     /// Keeps them in shared memory: those of thread `index` of `count`, whose numbers take turns there from `place` on.
@@ -131,7 +131,7 @@ pub trait Lanes: Copy {
     ///
     /// # Safety
     ///
-    /// They may be written, and where there are several they are aligned to 16 bytes.
+    /// They may be written, and where there are several they are aligned to all of them, or to 16 bytes.
     unsafe fn store(self, place: *mut f32);
 }
 
@@ -220,7 +220,8 @@ impl Lanes for [f32; 1] {
 }
 
 macro_rules! lanes {
-    ($lanes:literal: $($lane:literal)*; halves: $($first:literal)*, $($second:literal)*; $($quarter:literal: $a:literal $b:literal $c:literal $d:literal)*) => {
+    ($lanes:literal: $($lane:literal)*; halves: $($first:literal)*, $($second:literal)*; by $words:literal: $load_keep:ident $load:ident $shared_store:ident
+        $shared_load:ident $store:ident; $($part:literal: $($number:literal)*),*) => {
         impl Lanes for [f32; $lanes] {
             const LANES: u32 = $lanes;
 
@@ -294,11 +295,8 @@ macro_rules! lanes {
                 let mut numbers = [0.0; $lanes];
                 $(
                     // SAFETY: the caller's.
-                    let quarter = unsafe { simt::load_128_keep(place.wrapping_add(4 * $quarter).cast()) };
-                    numbers[$a] = f32::from_bits(quarter[0]);
-                    numbers[$b] = f32::from_bits(quarter[1]);
-                    numbers[$c] = f32::from_bits(quarter[2]);
-                    numbers[$d] = f32::from_bits(quarter[3]);
+                    let part = unsafe { simt::$load_keep(place.wrapping_add($words * $part).cast()) };
+                    $(numbers[$number] = f32::from_bits(part[$number % $words]);)*
                 )*
                 numbers
             }
@@ -308,11 +306,8 @@ macro_rules! lanes {
                 let mut numbers = [0.0; $lanes];
                 $(
                     // SAFETY: the caller's.
-                    let quarter = unsafe { simt::load_128(place.wrapping_add(4 * $quarter).cast()) };
-                    numbers[$a] = f32::from_bits(quarter[0]);
-                    numbers[$b] = f32::from_bits(quarter[1]);
-                    numbers[$c] = f32::from_bits(quarter[2]);
-                    numbers[$d] = f32::from_bits(quarter[3]);
+                    let part = unsafe { simt::$load(place.wrapping_add($words * $part).cast()) };
+                    $(numbers[$number] = f32::from_bits(part[$number % $words]);)*
                 )*
                 numbers
             }
@@ -320,9 +315,9 @@ macro_rules! lanes {
             #[inline(always)]
             unsafe fn keep(self, place: Shared<f32>, index: u32, count: u32) {
                 $(
-                    let quarter = [self[$a], self[$b], self[$c], self[$d]].map(f32::to_bits);
-                    // SAFETY: the caller's; fours of all threads, then the next fours.
-                    unsafe { simt::shared_store_128(Shared::at(place.offset(($quarter * count + index) * 4).byte_offset()), quarter) };
+                    let part = [$(self[$number]),*].map(f32::to_bits);
+                    // SAFETY: the caller's; the first parts of all threads, then the next ones.
+                    unsafe { simt::$shared_store(Shared::at(place.offset(($part * count + index) * $words).byte_offset()), part) };
                 )*
             }
 
@@ -331,11 +326,8 @@ macro_rules! lanes {
                 let mut numbers = [0.0; $lanes];
                 $(
                     // SAFETY: the caller's.
-                    let quarter = unsafe { simt::shared_load_128(Shared::at(place.offset(($quarter * count + index) * 4).byte_offset())) };
-                    numbers[$a] = f32::from_bits(quarter[0]);
-                    numbers[$b] = f32::from_bits(quarter[1]);
-                    numbers[$c] = f32::from_bits(quarter[2]);
-                    numbers[$d] = f32::from_bits(quarter[3]);
+                    let part: [u32; $words] = unsafe { simt::$shared_load(Shared::at(place.offset(($part * count + index) * $words).byte_offset())) };
+                    $(numbers[$number] = f32::from_bits(part[$number % $words]);)*
                 )*
                 numbers
             }
@@ -343,14 +335,15 @@ macro_rules! lanes {
             #[inline(always)]
             unsafe fn store(self, place: *mut f32) {
                 $(
-                    let quarter = [self[$a], self[$b], self[$c], self[$d]].map(f32::to_bits);
+                    let part = [$(self[$number]),*].map(f32::to_bits);
                     // SAFETY: the caller's.
-                    unsafe { simt::store_128(place.wrapping_add(4 * $quarter).cast(), quarter) };
+                    unsafe { simt::$store(place.wrapping_add($words * $part).cast(), part) };
                 )*
             }
         }
     };
 }
 
-lanes!(4: 0 1 2 3; halves: 0 1, 2 3; 0: 0 1 2 3);
-lanes!(8: 0 1 2 3 4 5 6 7; halves: 0 1 2 3, 4 5 6 7; 0: 0 1 2 3 1: 4 5 6 7);
+lanes!(2: 0 1; halves: 0, 1; by 2: load_64_keep load_64 shared_store_64 shared_load_64 store_64; 0: 0 1);
+lanes!(4: 0 1 2 3; halves: 0 1, 2 3; by 4: load_128_keep load_128 shared_store_128 shared_load_128 store_128; 0: 0 1 2 3);
+lanes!(8: 0 1 2 3 4 5 6 7; halves: 0 1 2 3, 4 5 6 7; by 4: load_128_keep load_128 shared_store_128 shared_load_128 store_128; 0: 0 1 2 3, 1: 4 5 6 7);

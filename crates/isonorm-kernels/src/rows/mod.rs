@@ -13,7 +13,7 @@
 //! | [`team`] | who owns a row, and holds it |
 //! | [`spread`] | how a long row is spread over blocks |
 //! | `data` | element types |
-//! | [`access`], [`ragged`], `span` | how a thread reaches its part of a row, also where that begins anywhere, and which part it is |
+//! | [`access`], [`ragged`], [`halves`], `span` | how a thread reaches its part of a row, also where that begins anywhere, and which part it is |
 //! | [`statistics`] | from a row to what it is normalized with |
 //! | `ring` | rows that come ahead, in shared memory |
 //! | `sums` | what a thread adds up of a long row |
@@ -34,6 +34,7 @@ pub mod each;
 pub mod epilogue;
 pub mod forward;
 pub mod gather;
+pub mod halves;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod key;
 pub(crate) mod lanes;

@@ -148,6 +148,26 @@ impl<const BY_SEGMENT: bool> Access for Ragged<BY_SEGMENT> {
     }
 
     #[inline(always)]
+    unsafe fn load_some<T: Data>(place: *const T, left: Option<u32>) -> [u32; 4] {
+        let Some(left) = left else {
+            // SAFETY: the caller's.
+            return unsafe { Self::load(place) };
+        };
+        // A loop, as it is there for each access of a thread, and taken for one of the tensor.
+        let (mut raw, mut element, elements) = ([0; 4], 0, simt::opaque(T::Lanes::LANES));
+        while element < elements {
+            let next = match element < left {
+                // SAFETY: the caller's.
+                true => unsafe { T::load(place.wrapping_add(element as usize)) },
+                false => T::default(),
+            };
+            raw = followed(raw, next);
+            element += 1;
+        }
+        raw
+    }
+
+    #[inline(always)]
     fn filled<T: Data>(raw: [u32; 4], own: Option<Own>, number: f32) -> [u32; 4] {
         let Some(own) = own else {
             return raw;
@@ -171,5 +191,42 @@ impl<const BY_SEGMENT: bool> Access for Ragged<BY_SEGMENT> {
     #[inline(always)]
     fn near<T: Data>(number: f32) -> f32 {
         T::from_acc(number).to_acc()
+    }
+}
+
+/// The elements of 16 bytes but for the first, and one behind them.
+#[inline(always)]
+fn followed<T: Data>([a, b, c, d]: [u32; 4], next: T) -> [u32; 4] {
+    let next = next.to_word();
+    match size_of::<T>() {
+        4 => [b, c, d, next],
+        _ => {
+            let joined = |low: u32, high: u32| low >> 16 | high << 16;
+            [joined(a, b), joined(b, c), joined(c, d), joined(d, next)]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isonorm_math::{Bf16, F16};
+
+    use super::*;
+
+    fn check<T: Data>(numbers: T::Lanes) {
+        let elements = numbers.fold(Vec::new(), |mut all, number| {
+            all.push(T::from_acc(number));
+            all
+        });
+        let all = elements.into_iter().fold([0; 4], followed);
+        assert_eq!(all, T::pack(numbers));
+    }
+
+    #[test]
+    fn elements_that_follow_each_other_are_an_access() {
+        check::<f32>([1.0, -2.5, f32::INFINITY, 1e-40]);
+        let numbers = [1.0, -2.5, 3.0, f32::INFINITY, 0.0, -0.0, 7.0, -65504.0];
+        check::<F16>(numbers);
+        check::<Bf16>(numbers);
     }
 }

@@ -95,7 +95,7 @@ impl Key {
     /// Bytes of shared memory of a thread's access to each tensor.
     pub fn access_bytes(&self) -> u32 {
         let bytes = match self.width {
-            Width::Vector | Width::Ragged => <Vectors>::KEPT_BYTES,
+            Width::Vector | Width::Ragged | Width::Half => <Vectors>::KEPT_BYTES,
             Width::Element => Elements::KEPT_BYTES,
         };
         bytes * self.tensors()

@@ -205,6 +205,41 @@ fn forgotten_wait() {
     assert_eq!(copied(true).unwrap().bytes_read, 1024);
 }
 
+/// Copies 8 bytes a thread, from so many words on, and reads them back.
+fn copied_halves(first: usize, wait: bool) -> Result<Report, Fault> {
+    run(launch(), move |x, y| {
+        let i = simt::thread_index();
+        let place = Shared::<u32>::at(8 * i);
+        // SAFETY: on the host every access is checked.
+        unsafe {
+            simt::copy_async_64(place, x.wrapping_add(first + 2 * i as usize));
+            simt::copy_commit();
+            if wait {
+                simt::copy_wait::<0>();
+            }
+            let [a, b] = simt::shared_load_64(place);
+            let from = x.wrapping_add(first + 2 * i as usize);
+            assert_eq!([a, b], simt::load_64(from));
+            simt::shared_store_64(place, [b, a]);
+            let [b, a] = simt::shared_load_64(place);
+            simt::store_64(y.wrapping_add(2 * i as usize), [a, b]);
+        }
+    })
+}
+
+#[test]
+fn eight_bytes_are_checked_as_sixteen_are() {
+    let report = copied_halves(2, true).unwrap();
+    assert_eq!((report.bytes_read, report.bytes_written), (1024, 512));
+    expect(copied_halves(0, false), FaultKind::MissingWait, &["has not landed"]);
+    expect(
+        copied_halves(1, true),
+        FaultKind::Misaligned,
+        &["read of 8 bytes at byte"],
+    );
+    expect(copied_halves(WORDS - 2, true), FaultKind::OutOfBounds, &["buffer `x`"]);
+}
+
 /// Copies the first bytes of 16, the last of which lie at the end of the buffer, and zeros behind them.
 fn copied_in_part(first: usize, bytes: u32) -> Result<Report, Fault> {
     run(launch(), move |x, _| {

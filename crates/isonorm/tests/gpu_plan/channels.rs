@@ -54,6 +54,12 @@ fn channels_of_segments_are_rows_wherever_these_begin() {
         // Segments of 196 bytes, and of 98, which are tiles by the estimate, and of 18.
         ("batchnorm x=64x2048x7x7", true),
         ("batchnorm x=64x2048x7x7 dtype=bf16", false),
+        // Of 392 bytes, which are no multiple of 16.
+        ("batchnorm x=64x1024x14x14 dtype=bf16", true),
+        (
+            "batchnorm x=64x1024x14x14 dtype=f16 act=relu residual=add pass=backward",
+            true,
+        ),
         ("batchnorm x=64x256x35x35 dtype=bf16 pass=backward act=relu", true),
         ("batchnorm x=64x2048x3x3 dtype=bf16", false),
         // One weight for several channels, and channels side by side.
@@ -61,11 +67,36 @@ fn channels_of_segments_are_rows_wherever_these_begin() {
         ("batchnorm x=64x256x56x56 layout=nhwc", false),
     ] {
         let plan = plan(problem);
-        let in_segments = |kernel: &Kernel| kernel.family.contains("segments") || kernel.family.contains("ragged");
+        let kinds = ["segments", "ragged", "halves"];
+        let in_segments = |kernel: &Kernel| kinds.iter().any(|kind| kernel.family.contains(kind));
         assert_eq!(plan.kernels().iter().any(in_segments), is_rows, "{plan}");
         // Wherever tensors start.
         assert!(!plan.misaligned_kernels().iter().any(in_segments), "{plan}");
         plan.check().expect("a kernel");
+    }
+}
+
+/// Images of a multiple of 8 bytes, which is none of 16, by accesses of 8 where they have elements of 16 bits; forward, a row of each block.
+#[test]
+fn images_are_accessed_by_what_they_are_a_multiple_of() {
+    for (problem, family, teams) in [
+        ("x=64x1024x14x14", "rows_forward_segments_piecewise", 1024),
+        ("x=64x1024x14x14 dtype=bf16", "rows_forward_halves_piecewise", 1024),
+        ("x=64x1024x15x15 dtype=bf16", "rows_forward_ragged_piecewise", 1024),
+        ("x=64x1024x14x15", "rows_forward_ragged_piecewise", 1024),
+    ] {
+        let plan = plan(&format!("batchnorm {problem}"));
+        let [kernel] = plan.kernels() else { panic!("{plan}") };
+        assert_eq!((kernel.family, kernel.grid), (family, teams), "{plan}");
+        // Nothing comes to shared memory before it is needed.
+        assert!(kernel.shared_bytes < 1024, "{plan}");
+    }
+    for problem in [
+        "x=32x1024x14x14 dtype=bf16 pass=backward",
+        "x=64x512x14x14 dtype=f16 pass=backward act=relu",
+    ] {
+        let plan = plan(&format!("batchnorm {problem}"));
+        assert!(plan.kernels()[0].family.contains("halves"), "{plan}");
     }
 }
 

@@ -226,15 +226,16 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         unrolled::<V>(|v| {
             if self.has(v) {
                 // SAFETY: the row has this part.
-                loaded.x[v] = unsafe { S::Access::load(x.part(self.span, v)) };
+                loaded.x[v] = unsafe { S::Access::load_some(x.part(self.span, v), x.left(self.span, v)) };
             }
         });
         if self.has_residual() {
             let residual = PlaceOf::<T, S>::new(args.residual, row, args.residual_stride);
             unrolled::<V>(|v| {
                 if self.has(v) {
+                    let left = residual.left(self.span, v);
                     // SAFETY: as above.
-                    loaded.residual[v] = unsafe { S::Access::load(residual.part(self.span, v)) };
+                    loaded.residual[v] = unsafe { S::Access::load_some(residual.part(self.span, v), left) };
                 }
             });
         }

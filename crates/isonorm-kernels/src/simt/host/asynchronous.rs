@@ -7,30 +7,30 @@ use crate::interpreter::world::{Copy, Message, Source};
 use crate::interpreter::{Request, current};
 use crate::simt::{Shared, Transfer, Word};
 
+#[track_caller]
+fn start(from: Source, to: u32, bytes: u32) {
+    let running = current();
+    let copy = Copy { from, to, bytes };
+    let result = running.world().copy_async(running.block, running.thread, copy);
+    running.expect(result, Location::caller());
+}
+
 /// Starts a copy of 16 bytes from global to shared memory, part of the thread's next group.
 #[track_caller]
 pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
-    let running = current();
-    let copy = Copy {
-        from: Source::Global(from.addr()),
-        to: to.byte_offset(),
-        bytes: 16,
-    };
-    let result = running.world().copy_async(running.block, running.thread, copy);
-    running.expect(result, Location::caller());
+    start(Source::Global(from.addr()), to.byte_offset(), 16);
+}
+
+/// As [`copy_async`], of 8 bytes.
+#[track_caller]
+pub unsafe fn copy_async_64<T>(to: Shared<T>, from: *const u32) {
+    start(Source::Global(from.addr()), to.byte_offset(), 8);
 }
 
 /// As [`copy_async`], of the first `bytes` of the 16 alone, at most 16; the others become 0.
 #[track_caller]
 pub unsafe fn copy_async_some<T>(to: Shared<T>, from: *const u32, bytes: u32) {
-    let running = current();
-    let copy = Copy {
-        from: Source::GlobalSome(from.addr(), bytes),
-        to: to.byte_offset(),
-        bytes: 16,
-    };
-    let result = running.world().copy_async(running.block, running.thread, copy);
-    running.expect(result, Location::caller());
+    start(Source::GlobalSome(from.addr(), bytes), to.byte_offset(), 16);
 }
 
 /// Ends the group of the copies that this thread started.

@@ -24,12 +24,16 @@ fn global_write(address: usize, bytes: &[u8]) {
     running.expect(result, Location::caller());
 }
 
-fn words(bytes: [u8; 16]) -> [u32; 4] {
+/// `BYTES` is four times `N`.
+fn words<const BYTES: usize, const N: usize>(bytes: [u8; BYTES]) -> [u32; N] {
+    const { assert!(BYTES == 4 * N) };
     std::array::from_fn(|i| u32::from_ne_bytes([bytes[4 * i], bytes[4 * i + 1], bytes[4 * i + 2], bytes[4 * i + 3]]))
 }
 
-fn bytes(words: [u32; 4]) -> [u8; 16] {
-    let mut bytes = [0; 16];
+/// `BYTES` is four times `N`.
+fn bytes<const BYTES: usize, const N: usize>(words: [u32; N]) -> [u8; BYTES] {
+    const { assert!(BYTES == 4 * N) };
+    let mut bytes = [0; BYTES];
     for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
         to.copy_from_slice(&word.to_ne_bytes());
     }
@@ -90,34 +94,46 @@ pub unsafe fn load_32_keep(place: *const u32) -> u32 {
     u32::from_ne_bytes(global_read(place.addr()))
 }
 
+/// 8 bytes, read once.
+#[track_caller]
+pub unsafe fn load_64(place: *const u32) -> [u32; 2] {
+    words(global_read::<8>(place.addr()))
+}
+
+/// 8 bytes that other threads read too and nothing writes during the kernel.
+#[track_caller]
+pub unsafe fn load_64_keep(place: *const u32) -> [u32; 2] {
+    words(global_read::<8>(place.addr()))
+}
+
 /// 16 bytes, read once.
 #[track_caller]
 pub unsafe fn load_128(place: *const u32) -> [u32; 4] {
-    words(global_read(place.addr()))
+    words(global_read::<16>(place.addr()))
 }
 
 /// 16 bytes that other threads read too and nothing writes during the kernel.
 #[track_caller]
 pub unsafe fn load_128_keep(place: *const u32) -> [u32; 4] {
-    words(global_read(place.addr()))
+    words(global_read::<16>(place.addr()))
 }
 
 /// 16 bytes that nobody will read again soon.
 #[track_caller]
 pub unsafe fn load_128_once(place: *const u32) -> [u32; 4] {
-    words(global_read(place.addr()))
+    words(global_read::<16>(place.addr()))
 }
 
 /// 16 bytes that will be read again.
 #[track_caller]
 pub unsafe fn load_128_again(place: *const u32) -> [u32; 4] {
-    words(global_read(place.addr()))
+    words(global_read::<16>(place.addr()))
 }
 
 /// 16 bytes that nobody will read soon.
 #[track_caller]
 pub unsafe fn store_128_once(place: *mut u32, value: [u32; 4]) {
-    global_write(place.addr(), &bytes(value));
+    global_write(place.addr(), &bytes::<16, 4>(value));
 }
 
 /// One byte: the lowest of a number.
@@ -138,10 +154,16 @@ pub unsafe fn store_32(place: *mut u32, value: u32) {
     global_write(place.addr(), &value.to_ne_bytes());
 }
 
+/// 8 bytes.
+#[track_caller]
+pub unsafe fn store_64(place: *mut u32, value: [u32; 2]) {
+    global_write(place.addr(), &bytes::<8, 2>(value));
+}
+
 /// 16 bytes.
 #[track_caller]
 pub unsafe fn store_128(place: *mut u32, value: [u32; 4]) {
-    global_write(place.addr(), &bytes(value));
+    global_write(place.addr(), &bytes::<16, 4>(value));
 }
 
 /// Those of the four values whose bit is set, the first lowest.
@@ -205,16 +227,28 @@ pub unsafe fn shared_store<T: Word>(place: Shared<T>, value: T) {
     write(place.byte_offset(), None, &value.to_word().to_ne_bytes());
 }
 
+/// Two values of the block's shared memory.
+#[track_caller]
+pub unsafe fn shared_load_64<T: Word>(place: Shared<T>) -> [T; 2] {
+    words(read::<8>(place.byte_offset(), None)).map(T::from_word)
+}
+
+/// Writes two values to the block's shared memory.
+#[track_caller]
+pub unsafe fn shared_store_64<T: Word>(place: Shared<T>, value: [T; 2]) {
+    write(place.byte_offset(), None, &bytes::<8, 2>(value.map(T::to_word)));
+}
+
 /// Four values of the block's shared memory.
 #[track_caller]
 pub unsafe fn shared_load_128<T: Word>(place: Shared<T>) -> [T; 4] {
-    words(read(place.byte_offset(), None)).map(T::from_word)
+    words(read::<16>(place.byte_offset(), None)).map(T::from_word)
 }
 
 /// Writes four values to the block's shared memory.
 #[track_caller]
 pub unsafe fn shared_store_128<T: Word>(place: Shared<T>, value: [T; 4]) {
-    write(place.byte_offset(), None, &bytes(value.map(T::to_word)));
+    write(place.byte_offset(), None, &bytes::<16, 4>(value.map(T::to_word)));
 }
 
 /// A value of the shared memory of block `rank` of the cluster.

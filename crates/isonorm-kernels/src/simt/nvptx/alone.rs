@@ -74,6 +74,33 @@ load! {
     load_32_keep(u32) = reg32 "ld.global.nc.L1::evict_last.u32";
 }
 
+macro_rules! load_64 {
+    ($($(#[$doc:meta])* $name:ident = $ptx:literal;)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        ///
+        /// `place` is 8 bytes of global memory that may be read, aligned to 8 bytes.
+        #[inline(always)]
+        pub unsafe fn $name(place: *const u32) -> [u32; 2] {
+            let (a, b);
+            // SAFETY: the caller's.
+            unsafe {
+                asm!(concat!($ptx, " {{{}, {}}}, [{}];"), out(reg32) a, out(reg32) b, in(reg64) place,
+                    options(nostack, preserves_flags, readonly));
+            }
+            [a, b]
+        }
+    )*};
+}
+
+load_64! {
+    /// 8 bytes, read once.
+    load_64 = "ld.global.L1::no_allocate.v2.u32";
+    /// 8 bytes that other threads read too and nothing writes during the kernel: kept in the cache.
+    load_64_keep = "ld.global.nc.L1::evict_last.v2.u32";
+}
+
 macro_rules! load_128 {
     ($($(#[$doc:meta])* $name:ident = $ptx:literal;)*) => {$(
         $(#[$doc])*
@@ -243,6 +270,20 @@ pub unsafe fn store_128(place: *mut u32, value: [u32; 4]) {
     }
 }
 
+/// 8 bytes.
+///
+/// # Safety
+///
+/// `place` is 8 bytes of global memory that may be written, aligned to 8 bytes.
+#[inline(always)]
+pub unsafe fn store_64(place: *mut u32, [a, b]: [u32; 2]) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("st.global.L1::no_allocate.v2.u32 [{}], {{{}, {}}};", in(reg64) place, in(reg32) a, in(reg32) b,
+            options(nostack, preserves_flags));
+    }
+}
+
 /// Those of the four values whose bit is set, the first lowest.
 ///
 /// # Safety
@@ -315,6 +356,36 @@ pub unsafe fn shared_store<T: Word>(place: Shared<T>, value: T) {
     unsafe {
         asm!("st.shared.u32 [{}], {};", in(reg32) address(place), in(reg32) value.to_word(), options(nostack, preserves_flags))
     };
+}
+
+/// Two values of the block's shared memory.
+///
+/// # Safety
+///
+/// As for [`shared_load`]; aligned to 8 bytes.
+#[inline(always)]
+pub unsafe fn shared_load_64<T: Word>(place: Shared<T>) -> [T; 2] {
+    let (a, b): (u32, u32);
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("ld.shared.v2.u32 {{{}, {}}}, [{}];", out(reg32) a, out(reg32) b, in(reg32) address(place),
+            options(nostack, preserves_flags));
+    }
+    [T::from_word(a), T::from_word(b)]
+}
+
+/// Writes two values to the block's shared memory.
+///
+/// # Safety
+///
+/// As for [`shared_store`]; aligned to 8 bytes.
+#[inline(always)]
+pub unsafe fn shared_store_64<T: Word>(place: Shared<T>, [a, b]: [T; 2]) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("st.shared.v2.u32 [{}], {{{}, {}}};", in(reg32) address(place), in(reg32) a.to_word(),
+            in(reg32) b.to_word(), options(nostack, preserves_flags));
+    }
 }
 
 /// Four values of the block's shared memory.

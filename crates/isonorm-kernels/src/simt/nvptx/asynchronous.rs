@@ -19,6 +19,20 @@ pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
     }
 }
 
+/// As [`copy_async`], of 8 bytes.
+///
+/// # Safety
+///
+/// As for [`copy_async`]; aligned to 8 bytes.
+#[inline(always)]
+pub unsafe fn copy_async_64<T>(to: Shared<T>, from: *const u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("cp.async.ca.shared.global [{}], [{}], 8;", in(reg32) address(to), in(reg64) from,
+            options(nostack, preserves_flags));
+    }
+}
+
 /// As [`copy_async`], of the first `bytes` of the 16 alone, at most 16; the others become 0.
 ///
 /// # Safety

@@ -59,7 +59,7 @@ impl Tiles {
         let mut kernels = rows.kernels(width).into_iter();
         let found = kernels.find(|listed| listed.key.owner == owner);
         let listed = found.ok_or(match width {
-            Width::Vector | Width::Ragged => "there is no such kernel",
+            Width::Vector | Width::Ragged | Width::Half => "there is no such kernel",
             Width::Element => "there is no such kernel for single elements",
         })?;
         let key = &listed.key;

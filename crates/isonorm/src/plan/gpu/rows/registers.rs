@@ -111,7 +111,7 @@ pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
     let blocks = tuning.of(rows);
     let shapes = match width {
         Width::Vector if smooth => tuning.smooth,
-        Width::Vector | Width::Ragged => blocks.block,
+        Width::Vector | Width::Ragged | Width::Half => blocks.block,
         Width::Element => tuning.elements,
     };
     let kernels = rows.kernels(width);
@@ -240,7 +240,7 @@ fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>, blocks
     let threads = match key.width {
         // Threads may have less to do; of vectors only the last one may be missing.
         Width::Element => fewest.max(*range.start()),
-        Width::Vector | Width::Ragged => fewest,
+        Width::Vector | Width::Ragged | Width::Half => fewest,
     };
     // Of vectors, no access of all threads may lie beyond the row: a shape with one less does better.
     let accesses = rows.columns.div_ceil(key.access_elements(rows.bytes()).into());
@@ -386,7 +386,7 @@ pub(super) fn scheduled(rows: &Rows<'_>, held: Held) -> Schedule {
 pub(super) fn does_not_hold(rows: &Rows<'_>, memory: &str, width: Width) -> String {
     let (columns, dtype) = (rows.columns, rows.dtype);
     let access = match width {
-        Width::Vector | Width::Ragged => "",
+        Width::Vector | Width::Ragged | Width::Half => "",
         Width::Element => ", accessed one by one",
     };
     let pass = match rows.pass {

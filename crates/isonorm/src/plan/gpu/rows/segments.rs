@@ -25,8 +25,9 @@ pub(in super::super) const NAME: &str = "rows";
 pub(in super::super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties) -> Result<Vec<Planned>, String> {
     let rows = channels(desc, g, gpu)?;
     let mut plans: Vec<Planned> = Vec::new();
-    let kernels = rows.kernels(width(&rows));
-    let owned_alike = |listed: &Listed| kernels.iter().find(|other| other.key.owner == listed.key.owner);
+    let kernels: Vec<_> = widths(&rows).iter().flat_map(|&width| rows.kernels(width)).collect();
+    let alike = |key: &Key| (key.owner, key.width);
+    let owned_alike = |listed: &Listed| kernels.iter().find(|other| alike(&other.key) == alike(&listed.key));
     // Those with the least code for nothing come first.
     let least = |listed: &&&Listed| owned_alike(listed).is_some_and(|first| first.key.class == listed.key.class);
     for listed in kernels.iter().filter(least) {
@@ -85,11 +86,13 @@ fn channels<'a>(desc: &NormDesc, g: &Geometry, gpu: &'a GpuProperties) -> Result
     })
 }
 
-/// How a thread reaches its part of a segment, wherever that begins in a tensor that starts on 16 bytes.
-fn width(rows: &Rows<'_>) -> Width {
-    match (rows.segments.length * rows.bytes()).is_multiple_of(super::VECTOR_BYTES) {
-        true => Width::Vector,
-        false => Width::Ragged,
+/// How threads may reach their parts of a segment, wherever that begins in a tensor that starts on 16 bytes.
+fn widths(rows: &Rows<'_>) -> &'static [Width] {
+    let bytes = rows.segments.length * rows.bytes();
+    match () {
+        () if bytes.is_multiple_of(super::VECTOR_BYTES) => &[Width::Vector],
+        () if bytes.is_multiple_of(super::VECTOR_BYTES / 2) => &[Width::Half, Width::Ragged],
+        () => &[Width::Ragged],
     }
 }
 
@@ -141,19 +144,27 @@ pub(super) fn needed_slots(key: &Key) -> u32 {
 }
 
 /// Slots for rows that come ahead to shared memory: for each number of blocks that run at once, as many as leave room for these. Where there
-/// is no room for any, as many as are needed.
+/// is no room for any, as many as are needed; none where rows come to registers.
 pub(super) fn slots(rows: &Rows<'_>, choice: Choice) -> Vec<u32> {
     let Choice {
         listed,
         threads,
         blocks,
     } = choice;
+    if !listed.key.has_slots() {
+        return vec![0];
+    }
     // Whole teams.
     let resident = |slots: u32| match listed.key.shared_bytes(threads, slots) <= rows.gpu.shared_bytes_per_block {
         true => rows.resident_blocks(listed, threads, slots) / u64::from(blocks),
         false => 0,
     };
-    let most = tuning(rows).slots.min(MOST_SLOTS).max(listed.key.least_slots());
+    let most = match listed.key.width {
+        // Copies of 8 bytes go through the first-level cache, which has what shared memory leaves.
+        Width::Half => 1,
+        _ => tuning(rows).slots.min(MOST_SLOTS),
+    };
+    let most = most.max(listed.key.least_slots());
     let is_most = |slots: &u32| resident(*slots) > 0 && (*slots == most || resident(*slots) > resident(slots + 1));
     let with_room: Vec<u32> = (listed.key.least_slots()..=most).filter(is_most).collect();
     match with_room.is_empty() {
@@ -232,7 +243,11 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
         _ => rows.resident_clusters(listed, threads, kept, blocks),
     };
     let teams = at_once.min(rows.rows);
-    let rounds = rows.rows.div_ceil(teams);
+    // Blocks that have one row each do not wait for the last ones of a round.
+    let hundredths = match listed.key.ahead {
+        true => rows.rows.div_ceil(teams) * 100,
+        false => rows.rows * 100 / teams,
+    };
     let (tensors, pass) = match rows.pass {
         Pass::Forward => (2, &SEGMENTS.passes[0]),
         Pass::Backward => (3, &SEGMENTS.passes[1]),
@@ -270,8 +285,8 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
             let end = if is_narrow { pass.ends[usize::from(is_large)] } else { 0 };
             let ends = 2 * rows.rows * u64::from(rows.segments.count);
             // Of the multiprocessor that has most blocks.
-            let of_warps = rounds * (teams * blocks).div_ceil(sms) * u64::from(threads / WARP) * of_thread;
-            of_warps * access / u64::from(PARTS_OF_SM) + ends * end
+            let of_warps = hundredths * (teams * blocks).div_ceil(sms) * u64::from(threads / WARP) * of_thread;
+            of_warps * access / u64::from(100 * PARTS_OF_SM) + ends * end
         }
         _ => 0,
     };
@@ -280,7 +295,7 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
         Owner::Blocks => 1,
         _ => 2,
     }];
-    let waits =
-        rounds * (step + u64::from(threads) * pass.thread / 1000) + rows.rows * blocks * pass.block / sms / 1000;
-    LAUNCH + pass.start + waits + (rounds * memory).max(accesses / 1000)
+    let waits = hundredths * (step + u64::from(threads) * pass.thread / 1000) / 100
+        + rows.rows * blocks * pass.block / sms / 1000;
+    LAUNCH + pass.start + waits + (hundredths * memory / 100).max(accesses / 1000)
 }
