@@ -84,8 +84,7 @@ impl Module {
             "rows_forward_cluster_segments_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 80 }),
             "rows_forward_cluster_ragged_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 88 }),
             "rows_forward_cluster_halves_piecewise" => Some(if is_f16 { 80 } else { 48 }),
-            "rows_forward_halves_any" => Some(if is_f16 { 88 } else { 80 }),
-            "rows_forward_cluster_halves_any" => Some(96),
+            "rows_forward_halves_any" | "rows_forward_cluster_halves_any" => Some(72),
             // Two blocks of thirteen warps, but for what the assembler makes of f16 on compute capability 12.0.
             "rows_backward_halves_plain" => Some(if is_f16 { 80 } else { 72 }),
             "rows_backward_halves_piecewise" => Some(if is_f16 { 96 } else { 72 }),

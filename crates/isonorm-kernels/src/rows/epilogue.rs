@@ -343,3 +343,44 @@ impl Epilogue for OfResult {
         Masked::derivative::<T, L, V>(z, told)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use isonorm_math::{Bf16, F16};
+
+    use super::*;
+
+    /// What `apply` makes of a few parts, against each number alone.
+    fn check<T: Data, L: Lanes, const V: usize>(kind: u32) {
+        let told = Told { kind, slope: 0.0 };
+        let parts = core::array::from_fn(|v| L::each(|lane| v as f32 - 2.0 + lane as f32 / 16.0));
+        let all: [L; V] = Any::apply::<T, L, V>(parts, told);
+        for (v, part) in all.into_iter().enumerate() {
+            let [alone] = Any::apply::<T, L, 1>([parts[v]], told);
+            assert!(part.fold(true, |same, number| same && number.is_finite()));
+            let numbers = part.zip(alone, |a, b| (a - b).abs());
+            assert!(
+                numbers.fold(true, |same, off| same && off == 0.0),
+                "{kind}: part {v} of {V}"
+            );
+        }
+    }
+
+    #[test]
+    fn parts_side_by_side_are_what_they_are_alone() {
+        for kind in [
+            kind::SILU,
+            kind::GELU,
+            kind::GELU_TANH,
+            kind::SIGMOID,
+            kind::TANH,
+            kind::HARD_SWISH,
+        ] {
+            check::<f32, [f32; 4], 4>(kind);
+            check::<Bf16, [f32; 8], 4>(kind);
+            check::<Bf16, [f32; 4], 8>(kind);
+            check::<F16, [f32; 4], 4>(kind);
+            check::<f32, [f32; 2], 8>(kind);
+        }
+    }
+}

@@ -175,13 +175,13 @@ macro_rules! forward_kernels {
                 layer_block_v8: Centred, Block, Halves, 8, Segmented, Piecewise, false, false;
             }
             "rows_forward_halves_any" by forward {
-                layer_block_v8_ahead: Centred, Block, Halves, 8, Segmented, Any, true, true;
+                layer_block_v4_ahead: Centred, Block, Halves, 4, Segmented, Any, true, true;
             }
             "rows_forward_cluster_halves_piecewise" by forward {
                 layer_blocks_v8_ahead: Centred, Blocks, Halves, 8, Segmented, Piecewise, false, true;
             }
             "rows_forward_cluster_halves_any" by forward {
-                layer_blocks_v8_ahead: Centred, Blocks, Halves, 8, Segmented, Any, true, true;
+                layer_blocks_v4_ahead: Centred, Blocks, Halves, 4, Segmented, Any, true, true;
             }
             "rows_forward_chip_segments_piecewise" by later {
                 layer_chip_v8_ahead: Centred, Chip, Vectors<true>, 8, Segmented, Piecewise, false, true;

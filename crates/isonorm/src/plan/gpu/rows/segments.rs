@@ -222,13 +222,15 @@ pub(super) fn shape(choice: Choice, teams: u64, kept: u32) -> String {
     } = choice;
     let (teams, blocks) = (counted(teams as usize, "team"), counted(blocks as usize, "block"));
     let accesses = listed.key.accesses;
-    match kept {
-        0 => format!("{teams} of {blocks} of {threads} threads with {accesses} accesses"),
-        kept => format!(
-            "{teams} of {blocks} of {threads} threads with {accesses} accesses, {}",
-            counted(kept as usize, "slot")
-        ),
-    }
+    let of = match listed.key.width {
+        Width::Half => " of 8 bytes",
+        _ => "",
+    };
+    let slots = match kept {
+        0 => String::new(),
+        kept => format!(", {}", counted(kept as usize, "slot")),
+    };
+    format!("{teams} of {blocks} of {threads} threads with {accesses} accesses{of}{slots}")
 }
 
 /// The time that it takes by an estimate.
