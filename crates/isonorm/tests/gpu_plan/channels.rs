@@ -89,7 +89,7 @@ fn images_are_accessed_by_what_they_are_a_multiple_of() {
         let [kernel] = plan.kernels() else { panic!("{plan}") };
         assert_eq!((kernel.family, kernel.grid), (family, teams), "{plan}");
         // Nothing comes to shared memory before it is needed.
-        assert!(kernel.shared_bytes < 1024, "{plan}");
+        assert!(kernel.shared_bytes < 2048, "{plan}");
     }
     for problem in [
         "x=32x1024x14x14 dtype=bf16 pass=backward",

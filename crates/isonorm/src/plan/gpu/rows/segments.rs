@@ -24,29 +24,32 @@ pub(in super::super) const NAME: &str = "rows";
 /// All shapes that hold a channel, in no order; or why there are none.
 pub(in super::super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties) -> Result<Vec<Planned>, String> {
     let rows = channels(desc, g, gpu)?;
+    // The first width with which some blocks hold a channel: accesses that are no other segment's were faster in every problem.
+    let plans = widths(&rows).iter().map(|&width| of_width(&rows, width));
+    plans
+        .into_iter()
+        .find(|plans| !plans.is_empty())
+        .ok_or_else(|| format!("no blocks hold channels of {} elements of {}", rows.columns, rows.dtype))
+}
+
+/// Those whose threads access segments so.
+fn of_width(rows: &Rows<'_>, width: Width) -> Vec<Planned> {
     let mut plans: Vec<Planned> = Vec::new();
-    let kernels: Vec<_> = widths(&rows).iter().flat_map(|&width| rows.kernels(width)).collect();
-    let alike = |key: &Key| (key.owner, key.width);
-    let owned_alike = |listed: &Listed| kernels.iter().find(|other| alike(&other.key) == alike(&listed.key));
+    let kernels = rows.kernels(width);
+    let owned_alike = |listed: &Listed| kernels.iter().find(|other| other.key.owner == listed.key.owner);
     // Those with the least code for nothing come first.
     let least = |listed: &&&Listed| owned_alike(listed).is_some_and(|first| first.key.class == listed.key.class);
     for listed in kernels.iter().filter(least) {
-        let choices = choices(&rows, listed).into_iter();
-        let with_slots = |choice| slots(&rows, choice).into_iter().map(move |slots| (choice, slots));
+        let choices = choices(rows, listed).into_iter();
+        let with_slots = |choice| slots(rows, choice).into_iter().map(move |slots| (choice, slots));
         for (choice, slots) in choices.flat_map(with_slots) {
-            let new = planned(&rows, choice, slots);
+            let new = planned(rows, choice, slots);
             if plans.iter().all(|old| old.schedule.kernels != new.schedule.kernels) {
                 plans.push(new);
             }
         }
     }
-    match plans.is_empty() {
-        true => Err(format!(
-            "no blocks hold channels of {} elements of {}",
-            rows.columns, rows.dtype
-        )),
-        false => Ok(plans),
-    }
+    plans
 }
 
 /// The problem as kernels of rows see it, or why it is none of theirs.
@@ -86,7 +89,8 @@ fn channels<'a>(desc: &NormDesc, g: &Geometry, gpu: &'a GpuProperties) -> Result
     })
 }
 
-/// How threads may reach their parts of a segment, wherever that begins in a tensor that starts on 16 bytes.
+/// How threads may reach their parts of a segment, wherever that begins in a tensor that starts on 16 bytes: the widths that are tried, in
+/// order.
 fn widths(rows: &Rows<'_>) -> &'static [Width] {
     let bytes = rows.segments.length * rows.bytes();
     match () {
