@@ -35,24 +35,37 @@ fn taken_of(plan: &GpuPlan) -> (String, String) {
 
 #[test]
 fn what_is_taken_is_near_the_fastest_that_was_measured() {
-    let records = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/records");
-    let paths = fs::read_dir(records)
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/records");
+    let mut paths: Vec<_> = fs::read_dir(folder)
         .expect("records")
-        .map(|entry| entry.expect("a file").path());
-    let of_candidates = |path: &std::path::PathBuf| path.to_string_lossy().ends_with("-candidates.json");
+        .map(|entry| entry.expect("a file").path())
+        .filter(|path| path.to_string_lossy().ends_with("-candidates.json"))
+        .collect();
+    // By date.
+    paths.sort();
+    let records: Vec<Value> = paths
+        .iter()
+        .map(|path| serde_json::from_slice(&fs::read(path).expect("readable")).expect("JSON"))
+        .collect();
     let mut checked = 0;
-    for path in paths.filter(of_candidates) {
-        let record: Value = serde_json::from_slice(&fs::read(&path).expect("readable")).expect("JSON");
+    for (index, record) in records.iter().enumerate() {
         let name = record["gpu"]["name"].as_str().expect("a GPU's name");
         let gpu = Arc::new(GpuProperties::named(name).expect("a known GPU"));
-        for (case, ways) in measured(&record) {
+        for (case, ways) in measured(record) {
             let desc: NormDesc = case.parse().expect("a problem");
             let taken = taken_of(&GpuPlan::new(&desc, &gpu).expect("a valid problem"));
             let Some((_, own)) = ways.iter().find(|(way, _)| *way == taken) else {
                 // What was measured of kernels that there were then says nothing of those that there are now.
                 let plans = GpuPlan::alternatives(&desc, &gpu).expect("a valid problem");
                 let now: Vec<_> = plans.iter().map(taken_of).collect();
-                let is_outdated = ways.iter().any(|(way, _)| !now.contains(way));
+                let later = &records[index + 1..];
+                let is_newer = |record: &Value| {
+                    let ways = measured(record).remove(&case).unwrap_or_default();
+                    ways.iter().any(|((name, _), _)| *name == taken.0)
+                };
+                let is_known = ways.iter().any(|((name, _), _)| *name == taken.0);
+                let is_outdated =
+                    ways.iter().any(|(way, _)| !now.contains(way)) || !is_known && later.iter().any(is_newer);
                 assert!(is_outdated, "{case} on {}: {taken:?} was not measured", gpu.name);
                 continue;
             };

@@ -170,6 +170,12 @@ modules! {
     "tiles_backward_joined_piecewise" of "f32" "f16" "bf16" for 90;
     "tiles_backward_columns_added" of "f32" "f16" "bf16" for 90;
     "tiles_backward_columns_result" of "f32" "f16" "bf16" for 90;
+    "tiles_forward_held_piecewise" of "f32" "f16" "bf16" for 90;
+    "tiles_forward_held" of "f32" "f16" "bf16" for 90;
+    "tiles_backward_held_plain" of "f32" "f16" "bf16" for 90;
+    "tiles_backward_held_added" of "f32" "f16" "bf16" for 90;
+    "tiles_backward_held" of "f32" "f16" "bf16" for 90;
+    "tiles_backward_held_masked" of "f32" "f16" "bf16" for 90;
 }
 
 /// The modules of the [`ladder`](crate::ladder): what no plan takes.

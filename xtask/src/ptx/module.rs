@@ -127,6 +127,12 @@ impl Module {
             | "tiles_backward_columns_piecewise"
             | "tiles_backward_columns" => None,
             batched if batched.contains("_batched") => None,
+            // Four blocks of eight warps on a multiprocessor, or three.
+            "tiles_backward_held" => Some(72 + more),
+            "tiles_forward_held_piecewise" if more == 0 => Some(56),
+            "tiles_backward_held_plain" if more == 0 => Some(72),
+            "tiles_backward_held_masked" if more == 0 => Some(48),
+            held if held.contains("_held") => Some(64),
             // Eight columns of an access, each with sums of its own and what z needs, take more.
             "tiles_forward" | "tiles_backward" | "tiles_backward_piecewise" if more > 0 => None,
             "tiles_backward" if kernel == "by_row" => None,
@@ -144,7 +150,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 124] = [
+const FAMILIES: [&str; 130] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -267,6 +273,12 @@ const FAMILIES: [&str; 124] = [
     "tiles_backward_joined_piecewise",
     "tiles_backward_columns_added",
     "tiles_backward_columns_result",
+    "tiles_forward_held_piecewise",
+    "tiles_forward_held",
+    "tiles_backward_held_plain",
+    "tiles_backward_held_added",
+    "tiles_backward_held",
+    "tiles_backward_held_masked",
     "ladder_batch_norm",
     "ladder_layer_norm",
 ];
@@ -296,6 +308,7 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
         // As they were published.
         ladder if ladder.starts_with("ladder") => |kernel| if kernel == "bn_tile_nc" { 1024 } else { 256 },
         strips if is_strips(strips) => |_| 512,
+        held if held.contains("_held") => |_| 768,
         tiles if tiles.starts_with("tiles") => |_| 256,
         "rows_backward_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },
         "rows_backward_cluster_ragged_piecewise" => |kernel| if kernel.contains("_v8") { 384 } else { 512 },
@@ -340,7 +353,7 @@ pub fn modules() -> Vec<Module> {
         data(family).iter().map(move |data| Module {
             family,
             data: Some(data),
-            target: if family.contains("cluster") || is_strips(family) {
+            target: if ["cluster", "_held"].iter().any(|needs| family.contains(needs)) || is_strips(family) {
                 SM_90
             } else {
                 SM_80

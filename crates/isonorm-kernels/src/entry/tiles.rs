@@ -5,12 +5,13 @@
 use super::Element;
 use crate::rows::access::{Elements, Vectors};
 use crate::rows::epilogue::{Added, Any, Masked, OfResult, Piecewise, Plain};
+use crate::tiles::held::{gradients as held_gradients, values as held_values};
 use crate::tiles::list::{backward_kernels, forward_kernels};
 use crate::tiles::strips::{gradients, values};
-use crate::tiles::{Batched, ByRow, Columns, Given, Group, Groups, Joined, Of, Wide, backward, forward};
+use crate::tiles::{Batched, ByRow, Columns, Given, Group, Groups, Held, Joined, Of, Wide, backward, forward};
 
 macro_rules! entries {
-    ($($family:literal by $function:ident { $($name:ident: $access:ty, $epilogue:ty, $kind:ty, $at_once:literal;)* })*) => {$($(
+    ($($family:literal by $module:ident :: $function:ident { $($name:ident: $access:ty, $epilogue:ty, $kind:ty, $at_once:literal;)* })*) => {$($(
         /// See the function that it is made of.
         ///
         /// # Safety
@@ -18,9 +19,9 @@ macro_rules! entries {
         /// The same.
         #[cfg(isonorm_module = $family)]
         #[unsafe(no_mangle)]
-        pub unsafe extern "ptx-kernel" fn $name(args: $function::Args<Element>) {
+        pub unsafe extern "ptx-kernel" fn $name(args: $module::Args<Element>) {
             // SAFETY: the caller's.
-            unsafe { $function::$function::<Element, Of<$access, $epilogue, $kind>, $at_once>(&args) };
+            unsafe { $module::$function::<Element, Of<$access, $epilogue, $kind>, $at_once>(&args) };
         }
     )*)*};
 }

@@ -244,8 +244,10 @@ impl Wave<'_> {
         let (block, thread) = self.locate(index);
         let group = self.group(block, scope);
         let threads = self.world.launch.threads;
-        for (i, waiting) in self.barriers[group.clone()].iter().enumerate() {
+        for (i, waiting) in group.clone().zip(&self.barriers[group.clone()]) {
             let other = match waiting.first {
+                // Another block goes on from there without this one.
+                Some((Scope::Block, ..)) if i != block as usize => continue,
                 Some((_, p, t)) if p != place => format!("thread {t} of block {i} waits at {p}"),
                 _ if waiting.done > 0 => format!("{} threads of block {i} have ended", waiting.done),
                 _ => continue,

@@ -39,7 +39,8 @@ pub enum Class {
     /// ReLU, behind a residual. The forward pass may leave its mask, a bit for each element; the backward pass reads that, and neither the
     /// residual nor the bias again. Only [`tiles`](crate::tiles) have such kernels.
     Masked,
-    /// ReLU, behind a residual that the backward pass reads again. Only [`strips`](crate::tiles::strips) have such kernels.
+    /// ReLU, behind a residual that the backward pass reads again; and in kernels of [`held`](crate::tiles::held) without one, or with its
+    /// result. Only these and [`strips`](crate::tiles::strips) have such kernels.
     Added,
     /// ReLU, behind a residual, whose result the backward pass reads. Only [`strips`](crate::tiles::strips) have such kernels.
     Result,

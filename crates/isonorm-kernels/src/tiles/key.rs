@@ -1,14 +1,13 @@
 //! What the host knows of a kernel: a [`Key`] says what it is for, and [`kernels`] has the functions to interpret.
 
-use super::backward::{self, backward};
-use super::forward::{Args, forward};
+use super::forward::Args;
+use super::held::{self, gradients as held_gradients, values as held_values};
 use super::list::{backward_kernels, forward_kernels};
-use super::strips::gradients::gradients;
-use super::strips::values::values;
+use super::strips::{self, gradients, values};
 use super::tiling::Tiling;
 use super::{
-    Batched, ByRow, Columns, Given, Group, Groups, Joined, Kind, Of, Spec, THREADS, Wide, head_bytes, row_bytes,
-    strips, sum_bytes,
+    Batched, ByRow, Columns, Given, Group, Groups, Held, Joined, Kind, Of, Spec, THREADS, Wide, backward, forward,
+    head_bytes, row_bytes, sum_bytes,
 };
 use crate::rows::Data;
 use crate::rows::access::{Access, Elements, Vectors, Width};
@@ -42,9 +41,10 @@ impl Key {
     }
 
     /// Threads of a block.
-    pub fn threads(&self) -> u32 {
+    pub fn threads(&self, tiling: &Tiling) -> u32 {
         match self.kind {
             kind if kind.is_strips() => strips::THREADS,
+            Kind::Held => held::threads(tiling),
             _ => THREADS,
         }
     }
@@ -54,6 +54,8 @@ impl Key {
         match self.kind {
             // What the last-level cache is asked.
             kind if kind.is_strips() => 90,
+            // Clusters.
+            Kind::Held => 90,
             _ => 80,
         }
     }
@@ -63,9 +65,10 @@ impl Key {
         self.width.elements(element_bytes)
     }
 
-    /// Tensors whose tiles are kept.
+    /// Tensors whose tiles are kept, with as many accesses each. Of [`held`], accesses that are kept are those to all of them.
     pub fn tensors(&self) -> u32 {
         match self.pass {
+            _ if self.kind == Kind::Held => 1,
             Pass::Forward => 1,
             Pass::Backward if self.kind.is_strips() => 2,
             Pass::Backward => self.class.tensors(),
@@ -74,7 +77,10 @@ impl Key {
 
     /// Bytes of dynamic shared memory of a block.
     pub fn shared_bytes(&self, tiling: &Tiling, element_bytes: u32) -> u32 {
-        self.head_bytes(tiling, element_bytes) + tiling.slots * tiling.kept * self.access_bytes() * self.threads()
+        if self.kind == Kind::Held {
+            return held::shared_bytes(tiling, tiling.kept);
+        }
+        self.head_bytes(tiling, element_bytes) + tiling.slots * tiling.kept * self.access_bytes() * self.threads(tiling)
     }
 
     /// Bytes of shared memory of a block before its slots.
@@ -112,6 +118,7 @@ impl Key {
             Kind::Columns => "columns",
             Kind::Joined => "joined",
             Kind::Batched => "batched",
+            Kind::Held => "held",
         }
     }
 
@@ -125,6 +132,7 @@ impl Key {
             Kind::Columns => "_columns",
             Kind::Joined => "_joined",
             Kind::Batched => "_batched",
+            Kind::Held => "_held",
             _ => "",
         };
         let class = match (self.width, self.class) {
@@ -154,23 +162,23 @@ pub struct Kernel<A> {
 }
 
 macro_rules! forward {
-    ($($family:literal by $function:ident { $($name:ident: $access:ty, $epilogue:ty, $kind:ty, $at_once:literal;)* })*) => {
+    ($($family:literal by $module:ident :: $function:ident { $($name:ident: $access:ty, $epilogue:ty, $kind:ty, $at_once:literal;)* })*) => {
         vec![$($(Kernel {
             family: $family,
             name: stringify!($name),
             key: Key::of::<Of<$access, $epilogue, $kind>>(Pass::Forward, $at_once),
-            run: $function::<T, Of<$access, $epilogue, $kind>, $at_once>,
+            run: $module::$function::<T, Of<$access, $epilogue, $kind>, $at_once>,
         }),*),*]
     };
 }
 
 macro_rules! backward {
-    ($($family:literal by $function:ident { $($name:ident: $access:ty, $epilogue:ty, $kind:ty, $at_once:literal;)* })*) => {
+    ($($family:literal by $module:ident :: $function:ident { $($name:ident: $access:ty, $epilogue:ty, $kind:ty, $at_once:literal;)* })*) => {
         vec![$($(Kernel {
             family: $family,
             name: stringify!($name),
             key: Key::of::<Of<$access, $epilogue, $kind>>(Pass::Backward, $at_once),
-            run: $function::<T, Of<$access, $epilogue, $kind>, $at_once>,
+            run: $module::$function::<T, Of<$access, $epilogue, $kind>, $at_once>,
         }),*),*]
     };
 }

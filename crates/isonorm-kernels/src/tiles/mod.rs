@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`forward`], [`backward`] | the two passes |
 //! | [`strips`] | both passes over tiles of columns that the whole chip shares |
+//! | [`held`] | both passes over tiles that registers hold |
 //! | [`tiling`] | where a tile lies, and what a thread has of it |
 //! | `areas` | what lies where in shared memory |
 //! | `columns` | what is the same for all rows of a column |
@@ -28,6 +29,7 @@ mod columns;
 mod exchange;
 mod fold;
 pub mod forward;
+pub mod held;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod key;
 pub(crate) mod list;
@@ -66,6 +68,8 @@ pub enum Kind {
     Joined,
     /// [`Batched`]
     Batched,
+    /// [`Held`]
+    Held,
 }
 
 impl Kind {
@@ -109,6 +113,14 @@ pub struct Joined;
 /// Each group is some neighbouring columns of a tensor of a batch, and each column has parameters of its own: GroupNorm and InstanceNorm of
 /// channels-last tensors, by the kernels of [`strips`]. All tiles have as many columns.
 pub struct Batched;
+
+/// Groups lie side by side, of each row as many elements as an access has, at least, with parameters of their own; and registers hold a tile:
+/// BatchNorm of N, C, spatial with small images, by the kernels of [`held`].
+pub struct Held;
+
+impl OfKind for Held {
+    const KIND: Kind = Kind::Held;
+}
 
 impl OfKind for Batched {
     const KIND: Kind = Kind::Batched;

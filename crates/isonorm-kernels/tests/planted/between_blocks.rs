@@ -66,6 +66,25 @@ fn peers_shared_memory_needs_a_barrier_of_the_cluster() {
     peers(true, true).unwrap();
 }
 
+#[test]
+fn a_block_may_wait_for_itself_while_its_cluster_waits_for_it() {
+    let report = run(Launch::new(4, 64).cluster(2), |_, _| {
+        if simt::cluster_rank() == 1 {
+            simt::block_barrier();
+        }
+        simt::cluster_barrier();
+    });
+    report.unwrap();
+    // But not a part of it.
+    let fault = run(Launch::new(2, 64).cluster(2), |_, _| {
+        if simt::warp_index() == 1 {
+            simt::block_barrier();
+        }
+        simt::cluster_barrier();
+    });
+    expect(fault, FaultKind::DivergentBarrier, &["has to meet here"]);
+}
+
 /// Two rounds in which each block sends a number to all blocks of its cluster, from slots that take turns, or from one.
 fn messages(wait: bool, slots: u32, expected: u32) -> Result<Report, Fault> {
     run(Launch::new(4, 32).cluster(2).shared_bytes(128), move |_, _| {

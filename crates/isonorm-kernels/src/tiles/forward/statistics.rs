@@ -144,8 +144,14 @@ pub(in crate::tiles) fn measure(sums: [f32; 2], about: f32, reciprocal: f64, eps
         variance,
         rstd: 1.0 / Real::sqrt(variance + eps),
         // Not for a NaN either.
-        well: m2 >= DIGITS_KEPT * squares,
+        well: is_well(m2, squares),
     }
+}
+
+/// Whether a sum of squares about the mean has enough digits, made from squares about numbers nearby.
+#[inline(always)]
+pub(in crate::tiles) fn is_well(m2: f64, squares: f64) -> bool {
+    m2 >= DIGITS_KEPT * squares
 }
 
 /// The mean of a sample: of equal numbers exactly that one. The first of them, if the sum is no number.

@@ -270,6 +270,11 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
         true => memory * SEGMENTS.alone / 100,
         false => memory,
     };
+    let is_large = rows.rows * rows.columns * u64::from(rows.bytes()) > rows.gpu.l2_bytes as u64;
+    let memory = match listed.key.width {
+        Width::Half if is_large => memory * SEGMENTS.large_halves / 100,
+        _ => memory,
+    };
     let accesses = match listed.key.width {
         Width::Ragged => {
             let of_segment = listed.key.width.of_segment(rows.segments.length, rows.bytes());
@@ -287,12 +292,21 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
                 100
             };
             let access = pass.ragged[usize::from(!is_narrow)] * crowded * few / 10_000;
-            let is_large = rows.rows * rows.columns * u64::from(rows.bytes()) > rows.gpu.l2_bytes as u64;
-            let end = if is_narrow { pass.ends[usize::from(is_large)] } else { 0 };
+            let end = if is_narrow {
+                pass.ends[usize::from(is_large)]
+            } else {
+                pass.wide_ends
+            };
             let ends = 2 * rows.rows * u64::from(rows.segments.count);
             // Of the multiprocessor that has most blocks.
             let of_warps = hundredths * (teams * blocks).div_ceil(sms) * u64::from(threads / WARP) * of_thread;
-            of_warps * access / u64::from(100 * PARTS_OF_SM) + ends * end
+            // What is added is accessed so, too, and so is its gradient.
+            let (all, but_added) = match (rows.pass, rows.residual) {
+                (_, false) => (1, 1),
+                (Pass::Forward, _) => (3, 2),
+                (Pass::Backward, _) => (5, 3),
+            };
+            (of_warps * access / u64::from(100 * PARTS_OF_SM) + ends * end) * all / but_added
         }
         _ => 0,
     };

@@ -2,6 +2,7 @@
 //! specialised on is in this folder.
 
 mod columns;
+mod held;
 mod shapes;
 
 use std::sync::OnceLock;
@@ -118,6 +119,7 @@ pub(super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties) -> Resul
         false => shapes::choices(&problem, Width::Element),
     };
     let mut aligned = columns::choices(&problem);
+    aligned.extend(held::choices(&problem));
     match shapes::choices(&problem, Width::Vector).or_else(|_| elements.clone()) {
         Ok(choices) => aligned.extend(choices),
         Err(reason) if aligned.is_empty() => return Err(reason),
@@ -126,6 +128,8 @@ pub(super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties) -> Resul
     let planned = |choice: &shapes::Choice| Planned {
         name: match choice.listed.key.kind {
             kind if kind.is_strips() => "tiles/strips",
+            Kind::Held if choice.tiling.blocks > 1 => "tiles/blocks",
+            Kind::Held => "tiles/block",
             _ => NAME,
         },
         shape: choice.to_string(),
@@ -239,16 +243,17 @@ impl<'a> Problem<'a> {
 
     /// The kernel, alone, in blocks with tiles so divided.
     fn kernel(&self, listed: &Listed, tiling: &Tiling, grid: u32) -> Kernel {
+        let is_held = listed.key.kind == Kind::Held;
         Kernel {
             family: listed.family,
             dtype: self.dtype,
             entry: listed.name,
             grid,
-            block: listed.key.threads(),
-            cluster: 1,
+            block: listed.key.threads(tiling),
+            cluster: if is_held { tiling.blocks } else { 1 },
             shared_bytes: listed.key.shared_bytes(tiling, self.bytes()),
             // Blocks that share a tile wait for each other, but where statistics are given and nothing is summed.
-            resident: tiling.blocks > 1 && !(self.given && self.pass == Pass::Forward),
+            resident: tiling.blocks > 1 && !is_held && !(self.given && self.pass == Pass::Forward),
         }
     }
 }
@@ -289,7 +294,7 @@ fn schedule(problem: &Problem<'_>, choice: &shapes::Choice) -> Schedule {
         running: None,
     };
     let (mut workspace_bytes, mut running_bytes) = (0, 0);
-    if matches!(listed.key.class, Class::Added | Class::Result) {
+    if listed.key.kind.is_strips() && matches!(listed.key.class, Class::Added | Class::Result) {
         let passing = strips::passing(&tiling, listed.key.at_once);
         tiles.signs = Some(0);
         workspace_bytes = passing as usize * kernel.grid as usize * kernel.block as usize;
@@ -323,6 +328,7 @@ fn schedule(problem: &Problem<'_>, choice: &shapes::Choice) -> Schedule {
         // Nothing comes behind the statistics.
         false if problem.moments => 0,
         false if is_strips => strips::passing(&tiling, listed.key.at_once),
+        false if listed.key.kind == Kind::Held => 0,
         false => tiling.accesses - tiling.kept,
     });
     let tensors = match problem.pass {

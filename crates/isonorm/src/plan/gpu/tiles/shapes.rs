@@ -27,6 +27,14 @@ impl fmt::Display for Choice {
         } = self.tiling;
         let counted = |n: u32, what: &str| counted(n as usize, what);
         let (columns, teams) = (counted(width, "column"), counted(self.teams, "team"));
+        if self.listed.key.kind == Kind::Held {
+            let (threads, accesses) = (self.listed.key.threads(&self.tiling), self.tiling.accesses);
+            let blocks = counted(blocks, "block");
+            return write!(
+                f,
+                "{columns}, {teams} of {blocks} of {threads} threads with {accesses} accesses"
+            );
+        }
         write!(f, "{columns}, {teams} of {}", counted(blocks, "block"))?;
         match self.tiling.kept {
             0 => Ok(()),

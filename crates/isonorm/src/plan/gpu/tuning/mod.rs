@@ -7,7 +7,7 @@ mod tiles;
 
 use std::ops::RangeInclusive;
 
-pub(super) use self::tiles::{COLUMNS, TILES};
+pub(super) use self::tiles::{COLUMNS, HELD, TILES};
 
 /// How many accesses a thread makes to a row that a block owns: tried in order, taken when the block's threads come out in the
 /// range.
@@ -293,6 +293,8 @@ pub(super) struct Segments {
     pub(super) alone: u64,
     /// How long an access takes where a thread has many of them, with slopes of 16 bits each, in percent.
     pub(super) crowded: u64,
+    /// How long memory takes by accesses of 8 bytes, where a tensor is larger than the last-level cache, in percent.
+    pub(super) large_halves: u64,
 }
 
 /// How long a pass over channels in segments takes, by an estimate: of whichever takes longer, moving bytes or accesses, and besides that.
@@ -312,8 +314,9 @@ pub(super) struct SegmentsPass {
     /// What it takes where a thread has [`FEW_ACCESSES`] at most, in percent.
     pub(super) few: u64,
     /// Picoseconds that each end of such a segment takes besides, of 16 bits an element: of a tensor that the last-level cache holds, where
-    /// others' elements at the ends are read once, and of a larger one.
+    /// others' elements at the ends are read once, and of a larger one; and of 32.
     pub(super) ends: [u64; 2],
+    pub(super) wide_ends: u64,
 }
 
 /// Accesses of a thread of which each takes less time than of more.
@@ -334,6 +337,7 @@ pub(super) const SEGMENTS: Segments = Segments {
             ragged: [191_000, 152_000],
             few: 87,
             ends: [18, 56],
+            wide_ends: 30,
         },
         SegmentsPass {
             start: 1320,
@@ -344,10 +348,12 @@ pub(super) const SEGMENTS: Segments = Segments {
             ragged: [246_000, 222_000],
             few: 95,
             ends: [22, 43],
+            wide_ends: 40,
         },
     ],
     alone: 200,
     crowded: 130,
+    large_halves: 115,
 };
 
 /// Contiguous rows of segments with a weight and a bias each.

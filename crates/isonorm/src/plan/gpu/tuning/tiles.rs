@@ -72,3 +72,58 @@ pub(crate) const COLUMNS: Columns = Columns {
     passing: 43,
     idle: 42,
 };
+
+/// Small images, in tiles that blocks hold.
+pub(crate) struct Held {
+    /// Bytes of an image of no whole accesses from which on channels are rows of segments instead.
+    pub(crate) long_bytes: u32,
+    /// Bytes of a row that belong to a tile, at most, unless those are the fewest groups that fill accesses.
+    pub(crate) most_bytes: u32,
+    /// Threads of a block, at most: the first for which a thread has no more than `accesses` of each tensor, or else the last.
+    pub(crate) threads: &'static [u32],
+    pub(crate) accesses: u32,
+    /// Blocks of a tile.
+    pub(crate) blocks: &'static [u32],
+    /// The estimate of the forward pass, and of the backward pass.
+    pub(crate) passes: [HeldPass; 2],
+}
+
+/// The estimate of a pass.
+pub(crate) struct HeldPass {
+    /// Nanoseconds, once.
+    pub(crate) start: u64,
+    /// Nanoseconds of each round of blocks, and more of it for each access of a thread, and in a cluster.
+    pub(crate) round: u64,
+    pub(crate) access: u64,
+    pub(crate) cluster: u64,
+    /// How long memory takes, in percent of the time of a copy; and in percent of that where a multiprocessor has one block at a time.
+    pub(crate) memory: u64,
+    pub(crate) alone: u64,
+}
+
+/// Small images, in tiles that blocks hold.
+pub(crate) const HELD: Held = Held {
+    long_bytes: 512,
+    most_bytes: 2048,
+    threads: &[256, 448, 768],
+    accesses: 16,
+    blocks: &[1, 2, 4, 8],
+    passes: [
+        HeldPass {
+            start: 3000,
+            round: 4270,
+            access: 41,
+            cluster: 3340,
+            memory: 97,
+            alone: 100,
+        },
+        HeldPass {
+            start: 7350,
+            round: 120,
+            access: 271,
+            cluster: 3240,
+            memory: 79,
+            alone: 115,
+        },
+    ],
+};
