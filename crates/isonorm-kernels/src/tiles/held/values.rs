@@ -34,7 +34,7 @@ const AT_ONCE: usize = 2;
 /// What is known of some of a group's elements: their number, a number near them, the mean's distance from that, and the sum of squares about
 /// the mean.
 #[derive(Clone, Copy)]
-struct Some {
+struct Known {
     count: f32,
     near: f32,
     rest: f32,
@@ -177,8 +177,8 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         unsafe {
             if place.tiling.blocks > 1 {
                 while group < place.groups {
-                    let (some, squares) = self.of_block(group);
-                    let Some { count, near, rest, m2 } = some;
+                    let (known, squares) = self.of_block(group);
+                    let Known { count, near, rest, m2 } = known;
                     fold::share(place, group, round, [count, near, rest, m2, squares]);
                     group += step;
                 }
@@ -224,7 +224,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
 
     /// What is known of the block's elements of a group, and the sum of squares that it comes from; valid in every lane, with the same bits.
     #[inline(always)]
-    unsafe fn of_block(&self, group: u32) -> (Some, f32) {
+    unsafe fn of_block(&self, group: u32) -> (Known, f32) {
         let place = &self.place;
         let mut left = fold::Left::new(place, group, T::Lanes::LANES);
         // SAFETY: the caller's.
@@ -247,13 +247,13 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             let ([sum, squares], [count, _]) = (warp::sum_pair(sums), warp::sum_pair(counts));
             let rest = sum / count;
             let m2 = (f64::from(squares) - f64::from(sum) * f64::from(rest)) as f32;
-            (Some { count, near, rest, m2 }, squares)
+            (Known { count, near, rest, m2 }, squares)
         }
     }
 
     /// The same of the elements of all blocks.
     #[inline(always)]
-    unsafe fn of_blocks(&self, group: u32, round: u32) -> (Some, f32) {
+    unsafe fn of_blocks(&self, group: u32, round: u32) -> (Known, f32) {
         // SAFETY: the caller's.
         let [count, near, rest, m2, squares] = unsafe { fold::of_blocks(&self.place, group, round) };
         let count = if simt::lane() < self.place.tiling.blocks {
@@ -268,13 +268,13 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         let apart = mean - rest;
         let (m2, squares) = if count > 0.0 { (m2, squares) } else { (0.0, 0.0) };
         let [m2, squares] = warp::sum_pair([Real::mul_add(count * apart, apart, m2), squares]);
-        let some = Some {
+        let known = Known {
             count: all,
             near: first,
             rest,
             m2,
         };
-        (some, squares)
+        (known, squares)
     }
     /// The results of the tile.
     #[inline(always)]

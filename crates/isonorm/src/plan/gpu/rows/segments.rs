@@ -270,9 +270,12 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
         true => memory * SEGMENTS.alone / 100,
         false => memory,
     };
-    let is_large = rows.rows * rows.columns * u64::from(rows.bytes()) > rows.gpu.l2_bytes as u64;
+    let (of_tensor, l2) = (
+        rows.rows * rows.columns * u64::from(rows.bytes()),
+        rows.gpu.l2_bytes as u64,
+    );
     let memory = match listed.key.width {
-        Width::Half if is_large => memory * SEGMENTS.large_halves / 100,
+        Width::Half if 2 * of_tensor > l2 => memory * SEGMENTS.large_halves / 100,
         _ => memory,
     };
     let accesses = match listed.key.width {
@@ -293,7 +296,7 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
             };
             let access = pass.ragged[usize::from(!is_narrow)] * crowded * few / 10_000;
             let end = if is_narrow {
-                pass.ends[usize::from(is_large)]
+                pass.ends[usize::from(of_tensor > l2)]
             } else {
                 pass.wide_ends
             };

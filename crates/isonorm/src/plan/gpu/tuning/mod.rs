@@ -293,7 +293,7 @@ pub(super) struct Segments {
     pub(super) alone: u64,
     /// How long an access takes where a thread has many of them, with slopes of 16 bits each, in percent.
     pub(super) crowded: u64,
-    /// How long memory takes by accesses of 8 bytes, where a tensor is larger than the last-level cache, in percent.
+    /// How long memory takes by accesses of 8 bytes, where two tensors are larger than the last-level cache, in percent.
     pub(super) large_halves: u64,
 }
 
@@ -348,7 +348,7 @@ pub(super) const SEGMENTS: Segments = Segments {
             ragged: [246_000, 222_000],
             few: 95,
             ends: [22, 43],
-            wide_ends: 40,
+            wide_ends: 50,
         },
     ],
     alone: 200,
