@@ -23,10 +23,10 @@ pub(super) fn choices(problem: &Problem<'_>) -> Vec<Choice> {
 
 /// The kernel that does it, if any does.
 fn listed(problem: &Problem<'_>) -> Option<&'static Listed> {
-    let image = problem.inner * problem.bytes();
+    let image = u64::from(problem.inner) * u64::from(problem.bytes());
     // Others are rows of segments, which have no masks.
-    let is_short = match image.is_multiple_of(VECTOR_BYTES) {
-        true => u64::from(image) < SEGMENTS.least_bytes,
+    let is_short = match image.is_multiple_of(VECTOR_BYTES.into()) {
+        true => image < SEGMENTS.least_bytes,
         false => image < HELD.long_bytes,
     };
     let own = problem.batch == 1 && problem.run == problem.inner && !problem.by_row && problem.centred;
@@ -66,7 +66,7 @@ fn widths(problem: &Problem<'_>) -> impl Iterator<Item = u32> {
     (0..MOST_GROUPS.ilog2())
         .map_while(move |doubled| least.checked_mul(1 << doubled))
         .take_while(move |&width| width / inner <= MOST_GROUPS && u64::from(width) <= line)
-        .take_while(move |&width| width == least || width * bytes <= HELD.most_bytes)
+        .take_while(move |&width| width == least || width.saturating_mul(bytes) <= HELD.most_bytes)
 }
 
 /// With tiles so wide, each held by so many blocks.

@@ -76,7 +76,7 @@ pub(crate) const COLUMNS: Columns = Columns {
 /// Small images, in tiles that blocks hold.
 pub(crate) struct Held {
     /// Bytes of an image of no whole accesses from which on channels are rows of segments instead.
-    pub(crate) long_bytes: u32,
+    pub(crate) long_bytes: u64,
     /// Bytes of a row that belong to a tile, at most, unless those are the fewest groups that fill accesses.
     pub(crate) most_bytes: u32,
     /// Threads of a block, at most: the first for which a thread has no more than `accesses` of each tensor, or else the last.
@@ -103,7 +103,7 @@ pub(crate) struct HeldPass {
 
 /// Small images, in tiles that blocks hold.
 pub(crate) const HELD: Held = Held {
-    long_bytes: 512,
+    long_bytes: 400,
     most_bytes: 2048,
     threads: &[256, 448, 768],
     accesses: 16,
