@@ -353,7 +353,7 @@ pub(super) const SEGMENTS: Segments = Segments {
     ],
     alone: 200,
     crowded: 130,
-    large_halves: 115,
+    large_halves: 130,
 };
 
 /// Contiguous rows of segments with a weight and a bias each.
