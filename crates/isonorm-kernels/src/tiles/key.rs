@@ -65,10 +65,9 @@ impl Key {
         self.width.elements(element_bytes)
     }
 
-    /// Tensors whose tiles are kept, with as many accesses each. Of [`held`], accesses that are kept are those to all of them.
+    /// Tensors whose tiles are kept, with as many accesses each. Not for [`held`], where accesses that are kept are those to all of them.
     pub fn tensors(&self) -> u32 {
         match self.pass {
-            _ if self.kind == Kind::Held => 1,
             Pass::Forward => 1,
             Pass::Backward if self.kind.is_strips() => 2,
             Pass::Backward => self.class.tensors(),

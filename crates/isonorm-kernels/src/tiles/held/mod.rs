@@ -19,6 +19,7 @@ mod fold;
 pub mod gradients;
 pub mod values;
 
+use super::strips::{PARTS, wait};
 use super::tiling::Tiling;
 use crate::rows::access::Data;
 use crate::rows::lanes::{Lanes, unrolled};
@@ -34,8 +35,6 @@ pub const MOST_GROUPS: u32 = 64;
 const OF_GROUP: u32 = 5;
 /// Numbers of a group that its own thread reads, at most.
 const OWN: u32 = 3;
-/// Parts in which accesses come to shared memory, so that the first ones are added up while others are on their way.
-const PARTS: usize = 4;
 /// How often sums are made, at most.
 const MOST_ROUNDS: u32 = 2;
 /// Numbers of a sum, at most.
@@ -294,16 +293,5 @@ impl<'a> Place<'a> {
     #[inline(always)]
     fn kept_numbers(&self) -> Shared<f32> {
         kept(self.of_tile)
-    }
-}
-
-/// Waits for a part of what comes to shared memory.
-#[inline(always)]
-fn wait(part: usize) {
-    match part {
-        0 => simt::copy_wait::<3>(),
-        1 => simt::copy_wait::<2>(),
-        2 => simt::copy_wait::<1>(),
-        _ => simt::copy_wait::<0>(),
     }
 }

@@ -276,6 +276,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         };
         (known, squares)
     }
+
     /// The results of the tile.
     #[inline(always)]
     unsafe fn finish(&self) {

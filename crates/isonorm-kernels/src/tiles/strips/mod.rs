@@ -39,8 +39,8 @@ pub const THREADS: u32 = 512;
 pub const MOST_COLUMNS: u32 = 256;
 /// Accesses that pass at once: their number is a multiple of it.
 pub const AT_ONCE: u32 = 4;
-/// Parts in which accesses come to shared memory.
-const PARTS: usize = 4;
+/// Parts in which accesses come to shared memory, so that the first ones are added up while others are on their way.
+pub(super) const PARTS: usize = 4;
 /// Numbers of a column that threads read, at most.
 const OF_COLUMN: u32 = 5;
 
@@ -283,7 +283,7 @@ fn slot(head: u32, (kept, tensors, tensor): (u32, u32, u32)) -> Shared<u32> {
 
 /// Waits for a part of what comes to shared memory, the parts behind which are on their way.
 #[inline(always)]
-fn wait(part: usize) {
+pub(super) fn wait(part: usize) {
     match part {
         0 => simt::copy_wait::<3>(),
         1 => simt::copy_wait::<2>(),

@@ -74,17 +74,7 @@ fn listed(problem: &Problem<'_>) -> Option<&'static Listed> {
         _ if adds && !is_forward => return None,
         _ => &[Class::Plain, Class::Piecewise, Class::Any],
     };
-    let suits = |listed: &&Listed| {
-        let key = &listed.key;
-        key.needs() <= problem.gpu.compute_capability
-            && (key.pass, key.kind) == (problem.pass, kind)
-            && key.class.has(problem.activation)
-            && wanted.contains(&key.class)
-    };
-    super::listed()
-        .iter()
-        .filter(suits)
-        .min_by_key(|listed| listed.key.class)
+    problem.listed_of(kind, wanted)
 }
 
 /// How many rows of memory have to be one for it to have a whole number of accesses; if that can be.

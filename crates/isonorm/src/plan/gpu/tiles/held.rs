@@ -44,17 +44,7 @@ fn listed(problem: &Problem<'_>) -> Option<&'static Listed> {
         (Pass::Backward, Activation::Relu) => &[Class::Added],
         (Pass::Backward, _) => &[Class::Any],
     };
-    let suits = |listed: &&Listed| {
-        let key = &listed.key;
-        key.needs() <= problem.gpu.compute_capability
-            && (key.pass, key.kind) == (problem.pass, Kind::Held)
-            && key.class.has(problem.activation)
-            && wanted.contains(&key.class)
-    };
-    super::listed()
-        .iter()
-        .filter(suits)
-        .min_by_key(|listed| listed.key.class)
+    problem.listed_of(Kind::Held, wanted)
 }
 
 /// Elements of a row that belong to a tile: the fewest groups that fill accesses, or twice as many, or four times, ….
@@ -111,7 +101,9 @@ fn choice(problem: &Problem<'_>, listed: &'static Listed, width: u32, blocks: u3
         slots: 1,
     };
     let kernel = problem.kernel(listed, &tiling, tiles.checked_mul(blocks)?);
-    if kernel.shared_bytes > gpu.shared_bytes_per_block {
+    // From an access of a thread to the next, which is behind the tensor perhaps.
+    let step = u64::from(kernel.block / lanes) * u64::from(blocks) * problem.line();
+    if kernel.shared_bytes > gpu.shared_bytes_per_block || step > u32::MAX.into() {
         return None;
     }
     Some(Choice {

@@ -235,6 +235,18 @@ impl<'a> Problem<'a> {
         listed().iter().filter(suits).min_by_key(|listed| listed.key.class)
     }
 
+    /// The kernel with the least code that does it, of a kind that GPUs need a capability for, and of some classes.
+    fn listed_of(&self, kind: Kind, classes: &[Class]) -> Option<&'static Listed> {
+        let suits = |listed: &&Listed| {
+            let key = &listed.key;
+            key.needs() <= self.gpu.compute_capability
+                && (key.pass, key.kind) == (self.pass, kind)
+                && key.class.has(self.activation)
+                && classes.contains(&key.class)
+        };
+        listed().iter().filter(suits).min_by_key(|listed| listed.key.class)
+    }
+
     /// Whether kernels of a class do it, which have to be masked ones or must not be.
     fn suits(&self, class: Class) -> bool {
         let is_masked = self.pass == Pass::Backward && self.masked;
