@@ -78,7 +78,7 @@ fn choice(problem: &Problem<'_>, listed: &'static Listed, width: u32, blocks: u3
             .filter_map(|&threads| accesses_of(threads.min(MOST_THREADS)))
     };
     let few = shapes().find(|&accesses| accesses <= HELD.accesses.into());
-    let accesses = u32::try_from(few.or_else(|| shapes().last())?).ok()?;
+    let accesses = u32::try_from(few.or_else(|| shapes().next_back())?).ok()?;
     let tensors = match problem.pass {
         Pass::Forward => 1,
         Pass::Backward => 2 + u32::from(problem.reads_residual()),
