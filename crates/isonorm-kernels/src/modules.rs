@@ -81,6 +81,9 @@ modules! {
     "rows_forward_chip_segments_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_forward_chip_segments_any" of "f32" "f16" "bf16" for 80;
     "rows_forward_chip_ragged_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_forward_chip_ragged_any" of "f32" "f16" "bf16" for 80;
+    "rows_forward_chip_segments_residual" of "f32" "f16" "bf16" for 80;
+    "rows_forward_chip_ragged_residual" of "f32" "f16" "bf16" for 80;
     "rows_forward_ragged_by_column_block" of "f32" "f16" "bf16" for 80;
     "rows_forward_by_segment_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_forward_by_segment_any" of "f32" "f16" "bf16" for 80;
@@ -130,6 +133,9 @@ modules! {
     "rows_backward_chip_segments_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_backward_chip_segments" of "f32" "f16" "bf16" for 80;
     "rows_backward_chip_ragged_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_backward_chip_ragged" of "f32" "f16" "bf16" for 80;
+    "rows_backward_chip_segments_residual" of "f32" "f16" "bf16" for 80;
+    "rows_backward_chip_ragged_residual" of "f32" "f16" "bf16" for 80;
     "rows_backward_ragged_by_column_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_by_segment_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_by_segment_piecewise" of "f32" "f16" "bf16" for 80;

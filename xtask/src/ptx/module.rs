@@ -150,7 +150,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 130] = [
+const FAMILIES: [&str; 136] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -184,6 +184,9 @@ const FAMILIES: [&str; 130] = [
     "rows_forward_chip_segments_piecewise",
     "rows_forward_chip_segments_any",
     "rows_forward_chip_ragged_piecewise",
+    "rows_forward_chip_ragged_any",
+    "rows_forward_chip_segments_residual",
+    "rows_forward_chip_ragged_residual",
     "rows_forward_ragged_by_column_block",
     "rows_forward_by_segment_piecewise",
     "rows_forward_by_segment_any",
@@ -233,6 +236,9 @@ const FAMILIES: [&str; 130] = [
     "rows_backward_chip_segments_piecewise",
     "rows_backward_chip_segments",
     "rows_backward_chip_ragged_piecewise",
+    "rows_backward_chip_ragged",
+    "rows_backward_chip_segments_residual",
+    "rows_backward_chip_ragged_residual",
     "rows_backward_ragged_by_column_plain",
     "rows_backward_by_segment_plain",
     "rows_backward_by_segment_piecewise",

@@ -225,6 +225,8 @@ impl Key {
         let of_thread = match (self.pass, self.owner) {
             _ if self.is_long() => kept * of_tensor,
             (Pass::Forward, Owner::Pieces) => kept * of_tensor,
+            // What is added comes to registers.
+            (Pass::Forward, Owner::Chip) => kept * of_tensor,
             (Pass::Forward, _) if self.has_slots() => kept * of_tensor * (1 + u32::from(self.residual)),
             (Pass::Forward, _) => 0,
             _ if self.is_apart() => 0,
@@ -327,6 +329,8 @@ impl Key {
             (Class::Plain, Owner::Lanes(_)) => "_lanes",
             (Class::Plain, _) => "_block",
             (Class::Piecewise, _) if self.accesses > 8 => "_wide",
+            // Others have it with the rest.
+            (Class::Piecewise, Owner::Chip) if self.residual => "_residual",
             (Class::Piecewise, _) => "_piecewise",
             (Class::Any, _) if self.width == Width::Element || self.is_long() || self.pass == Pass::Backward => "",
             (Class::Any, _) => "_any",

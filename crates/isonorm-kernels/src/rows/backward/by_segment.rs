@@ -103,7 +103,10 @@ impl<T: Data, S: Spec<Team: Team, Map = BySegment>, const V: usize> Work<T, S, V
         };
         let g = |v: usize| match S::Epilogue::CLASS {
             Class::Any => behind_activation[v],
-            _ => slope::<T, S>(distance(v), S::Access::unpack::<T>(loaded.dy[v]), z(v), args.activation),
+            _ => {
+                let (distance, dy) = (distance(v), S::Access::unpack::<T>(loaded.dy[v]));
+                slope::<T, S>(walk.z(z(v), distance, loaded.residual[v]), dy, args.activation)
+            }
         };
         // A single segment has the sums of the row, before they are weighted.
         let is_one = args.segments.count == 1;
@@ -138,7 +141,7 @@ impl<T: Data, S: Spec<Team: Team, Map = BySegment>, const V: usize> Work<T, S, V
         unsafe {
             match S::Epilogue::CLASS {
                 Class::Any => walk.finish_row(distance, |v| behind_activation[v], of_x, row),
-                _ => walk.finish_apart([&loaded.x, &loaded.dy], normalizer, z, of_x, row),
+                _ => walk.finish_apart(loaded, normalizer, z, of_x, row),
             }
             if leaves && is_piecewise {
                 self.leave_pieces(walk, team, (row, normalizer.rstd));

@@ -182,11 +182,8 @@ impl<T: Data, S: Spec<Team = Pieces, Map = ByRun>, const V: usize> Walk<'_, T, S
         let mut one = |v: usize, x, dy| {
             if self.piece.has(group, v) {
                 let distance = S::Access::unpack::<T>(x).map(|x| x - centre);
-                take(
-                    v,
-                    distance,
-                    slope::<T, S>(distance, S::Access::unpack::<T>(dy), z, told),
-                );
+                let dy = S::Access::unpack::<T>(dy);
+                take(v, distance, slope::<T, S>(z.of(distance), dy, told));
             }
         };
         if matches!(S::Epilogue::CLASS, Class::Any) {

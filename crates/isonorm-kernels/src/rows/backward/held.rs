@@ -94,7 +94,7 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     ///
     /// This thread has fetched it, and waited for it.
     #[inline(always)]
-    pub(super) unsafe fn part(
+    unsafe fn part(
         (slot, tensor): (&Slot<S::Access, V>, u32),
         (v, own): (usize, Option<Own>),
         number: f32,
@@ -173,22 +173,40 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         ring.wait();
         let slot = ring.arrived();
         if row < self.args.rows {
-            let x = PlaceOf::<T, S>::new(self.args.x, row, self.args.x_stride);
-            unrolled::<V>(|v| {
-                if self.has(v) {
-                    // SAFETY: this thread has fetched it.
-                    unsafe {
-                        let own = x.own(self.span, v);
-                        loaded.x[v] = Self::part((&slot, 0), (v, own), normalizer.centre);
-                        loaded.dy[v] = Self::part((&slot, 1), (v, own), 0.0);
-                        if self.has_residual() {
-                            loaded.residual[v] = Self::part((&slot, 2), (v, own), 0.0);
-                        }
-                    }
-                }
-            });
+            // SAFETY: it has come.
+            loaded = unsafe { self.parts(row, &slot, normalizer) };
         }
         ring.advance();
+        loaded
+    }
+
+    /// The row that is in a slot.
+    ///
+    /// # Safety
+    ///
+    /// This thread has fetched the parts that the row has, and waited for them.
+    #[inline(always)]
+    pub(super) unsafe fn parts(
+        &self,
+        row: u64,
+        slot: &Slot<S::Access, V>,
+        normalizer: Normalizer<f32>,
+    ) -> Loaded<T, S::Access, V> {
+        let mut loaded = Loaded::nothing();
+        let x = PlaceOf::<T, S>::new(self.args.x, row, self.args.x_stride);
+        unrolled::<V>(|v| {
+            if self.has(v) {
+                // SAFETY: the caller's.
+                unsafe {
+                    let own = x.own(self.span, v);
+                    loaded.x[v] = Self::part((slot, 0), (v, own), normalizer.centre);
+                    loaded.dy[v] = Self::part((slot, 1), (v, own), 0.0);
+                    if self.has_residual() {
+                        loaded.residual[v] = Self::part((slot, 2), (v, own), 0.0);
+                    }
+                }
+            }
+        });
         loaded
     }
 }

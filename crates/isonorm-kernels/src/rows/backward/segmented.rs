@@ -14,6 +14,9 @@ use crate::rows::parameters::{Affine, at_least_one};
 use crate::rows::segments::{OfRow, Segmented};
 use crate::rows::team::Team;
 
+/// What an access loads.
+pub(super) type RawOf<T, S> = <<S as Spec>::Access as Access>::Raw<T>;
+
 /// Computes the gradients of the rows. For a grid of any size, or a multiple of the blocks that share a row.
 ///
 /// # Safety
@@ -96,12 +99,8 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Work<T, S, V
         let own = match S::Epilogue::CLASS {
             Class::Any => walk.sums_of_row(distance, |v| behind_activation[v]),
             _ => walk.sums_of_row(distance, |v| {
-                slope::<T, S>(
-                    distance(v),
-                    S::Access::unpack::<T>(loaded.dy[v]),
-                    z,
-                    walk.args.activation,
-                )
+                let (distance, dy) = (distance(v), S::Access::unpack::<T>(loaded.dy[v]));
+                slope::<T, S>(walk.z(z, distance, loaded.residual[v]), dy, walk.args.activation)
             }),
         };
         let sums = normalized(team.sum_pair(own), normalizer.rstd);
@@ -111,7 +110,7 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Work<T, S, V
             unsafe {
                 match S::Epilogue::CLASS {
                     Class::Any => walk.finish_row(distance, |v| behind_activation[v], |_| of_x, row),
-                    _ => walk.finish_apart([&loaded.x, &loaded.dy], normalizer, |_| z, |_| of_x, row),
+                    _ => walk.finish_apart(loaded, normalizer, |_| z, |_| of_x, row),
                 }
                 if team.rank() == 0 {
                     walk.leave_row(sums, row);
@@ -179,22 +178,27 @@ impl Preactivation {
     }
 }
 
-/// g = dy · act′(z), where there is no residual before the activation.
+/// g = dy · act′(z)
 #[inline(always)]
-pub(super) fn slope<T: Data, S: Spec>(
-    distance: Numbers<T, S>,
-    dy: Numbers<T, S>,
-    z: Preactivation,
-    told: Told,
-) -> Numbers<T, S> {
+pub(super) fn slope<T: Data, S: Spec>(z: Numbers<T, S>, dy: Numbers<T, S>, told: Told) -> Numbers<T, S> {
     if !S::Epilogue::CLASS.has_slopes() {
         return dy;
     }
-    let [slope] = S::Epilogue::derivative::<T, _, _>([z.of(distance)], told);
+    let [slope] = S::Epilogue::derivative::<T, _, _>([z], told);
     slope.zip(dy, |slope, dy| slope * dy)
 }
 
 impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
+    /// z of numbers so far from the mean, with what was added to them.
+    #[inline(always)]
+    pub(super) fn z(&self, z: Preactivation, distance: Numbers<T, S>, residual: RawOf<T, S>) -> Numbers<T, S> {
+        let z = z.of(distance);
+        match self.has_residual() {
+            true => z.zip(S::Access::unpack::<T>(residual), |z, residual| z + residual),
+            false => z,
+        }
+    }
+
     /// The thread's sums of g and of g times the distance from the mean.
     #[inline(always)]
     pub(super) fn sums_of_row(
@@ -220,7 +224,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         OfX::new(coefficients, rstd, parameters.weight)
     }
 
-    /// [`finish_row`](Walk::finish_row) of x and dy as they came, by code for each of the usual activations; of each part, what makes z and dx.
+    /// [`finish_row`](Walk::finish_row) of a row as it came, by code for each of the usual activations; of each part, what makes z and dx.
     ///
     /// # Safety
     ///
@@ -228,7 +232,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     #[inline(always)]
     pub(super) unsafe fn finish_apart(
         &self,
-        parts: [&[<S::Access as Access>::Raw<T>; V]; 2],
+        loaded: &Loaded<T, S::Access, V>,
         normalizer: Normalizer<f32>,
         z: impl Fn(usize) -> Preactivation,
         of_x: impl Fn(usize) -> OfX,
@@ -238,9 +242,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         // SAFETY: the caller's.
         unsafe {
             match told.apart::<S::Epilogue>() {
-                Apart::Identity => self.finish_as(parts, normalizer, z, Told::IDENTITY, of_x, row),
-                Apart::Relu => self.finish_as(parts, normalizer, z, Told::RELU, of_x, row),
-                Apart::Other => self.finish_as(parts, normalizer, z, told, of_x, row),
+                Apart::Identity => self.finish_as(loaded, normalizer, z, Told::IDENTITY, of_x, row),
+                Apart::Relu => self.finish_as(loaded, normalizer, z, Told::RELU, of_x, row),
+                Apart::Other => self.finish_as(loaded, normalizer, z, told, of_x, row),
             }
         }
     }
@@ -248,16 +252,19 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     #[inline(always)]
     unsafe fn finish_as(
         &self,
-        [x, dy]: [&[<S::Access as Access>::Raw<T>; V]; 2],
+        loaded: &Loaded<T, S::Access, V>,
         normalizer: Normalizer<f32>,
         z: impl Fn(usize) -> Preactivation,
         told: Told,
         of_x: impl Fn(usize) -> OfX,
         row: u64,
     ) {
-        let distance = |v: usize| S::Access::unpack::<T>(x[v]).map(|x| x - normalizer.centre);
+        let distance = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| x - normalizer.centre);
         // What is computed in a moment takes no registers in between.
-        let g = |v: usize| slope::<T, S>(distance(v), S::Access::unpack::<T>(dy[v]), z(v), told);
+        let g = |v: usize| {
+            let (distance, dy) = (distance(v), S::Access::unpack::<T>(loaded.dy[v]));
+            slope::<T, S>(self.z(z(v), distance, loaded.residual[v]), dy, told)
+        };
         // SAFETY: the caller's.
         unsafe { self.finish_row(distance, g, of_x, row) };
     }

@@ -4,22 +4,19 @@
 use isonorm_math::Normalizer;
 
 pub use super::Args;
-use super::held::Walk;
+use super::held::{Loaded, Walk};
 use super::segmented::{Preactivation, Rows, normalized, slope};
 use super::sums::Numbers;
 use crate::grid::Sent;
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::{Class, Epilogue, Told};
 use crate::rows::forward::later::STAY;
-use crate::rows::forward::{PlaceOf, Spec};
+use crate::rows::forward::Spec;
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::ring::{Ring, Slot};
 use crate::rows::segments::{OfRow, Segmented};
 use crate::rows::team::{Chip, Team};
 use crate::simt;
-
-/// What a thread has of x and of dy, as it came.
-type Parts<T, S, const V: usize> = [[<<S as Spec>::Access as Access>::Raw<T>; V]; 2];
 
 /// A row whose sums are on their way.
 struct Before<A, const V: usize> {
@@ -36,7 +33,7 @@ struct Before<A, const V: usize> {
 /// As for [`backward`](super::backward); shared memory has room for `slots` rows, at least two.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, const V: usize>(args: &Args<T>) {
-    const { assert!(!S::RESIDUAL) };
+    const { assert!(!S::RESIDUAL || !Walk::<T, S, V>::AT_ONCE) };
     // SAFETY: the caller's.
     let mut team = unsafe { Chip::new(args.peers()) };
     let walk = Walk::<T, S, V>::new(args, &team);
@@ -64,16 +61,16 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
                 ring.wait();
                 let (slot, normalizer) = (ring.arrived(), ahead);
                 ahead = walk.normalizer(row + step);
-                let parts = walk.parts(row, &slot, normalizer);
+                let loaded = walk.parts(row, &slot, normalizer);
                 let z = parameters.preactivation(normalizer);
                 let own = match Walk::<T, S, V>::AT_ONCE {
                     true => {
-                        let g = walk.gradients(&parts, normalizer, z);
-                        walk.sums_of_row(walk.distances(&parts, normalizer), |v| g[v])
+                        let g = walk.gradients(&loaded, normalizer, z);
+                        walk.sums_of_row(walk.distances(&loaded, normalizer), |v| g[v])
                     }
                     false => walk.sums_of_row(
-                        walk.distances(&parts, normalizer),
-                        walk.slopes(&parts, normalizer, z, args.activation),
+                        walk.distances(&loaded, normalizer),
+                        walk.slopes(&loaded, normalizer, z, args.activation),
                     ),
                 };
                 let sent = team.send_pair(own);
@@ -99,13 +96,13 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
             let z = parameters.preactivation(normalizer);
             // SAFETY: the caller's; the row has come.
             unsafe {
-                let parts = walk.parts(row, &slot, normalizer);
+                let loaded = walk.parts(row, &slot, normalizer);
                 match Walk::<T, S, V>::AT_ONCE {
                     true => {
-                        let g = walk.gradients(&parts, normalizer, z);
-                        walk.finish_row(walk.distances(&parts, normalizer), |v| g[v], |_| of_x, row);
+                        let g = walk.gradients(&loaded, normalizer, z);
+                        walk.finish_row(walk.distances(&loaded, normalizer), |v| g[v], |_| of_x, row);
                     }
-                    false => walk.finish_apart([&parts[0], &parts[1]], normalizer, |_| z, |_| of_x, row),
+                    false => walk.finish_apart(&loaded, normalizer, |_| z, |_| of_x, row),
                 }
                 if team.rank() == 0 {
                     walk.leave_row(sums, row);
@@ -124,42 +121,20 @@ impl<T: Data, S: Spec<Team = Chip, Map = Segmented>, const V: usize> Walk<'_, T,
     /// Whether g is computed of all parts at once: the activation is one of many, whose code is there once for all of them.
     const AT_ONCE: bool = matches!(S::Epilogue::CLASS, Class::Any);
 
-    /// The parts of a row that has come, of x and of dy, all of them asked for before one is waited for.
-    ///
-    /// # Safety
-    ///
-    /// This thread has fetched those that the row has, and waited for them.
+    /// The distances of its parts from the mean.
     #[inline(always)]
-    unsafe fn parts(&self, row: u64, slot: &Slot<S::Access, V>, normalizer: Normalizer<f32>) -> Parts<T, S, V> {
-        let mut parts = [[S::Access::nothing::<T>(); V]; 2];
-        let x = PlaceOf::<T, S>::new(self.args.x, row, self.args.x_stride);
-        unrolled::<V>(|v| {
-            if self.has(v) {
-                // SAFETY: the caller's.
-                unsafe {
-                    let own = x.own(self.span, v);
-                    parts[0][v] = Self::part((slot, 0), (v, own), normalizer.centre);
-                    parts[1][v] = Self::part((slot, 1), (v, own), 0.0);
-                }
-            }
-        });
-        parts
-    }
-
-    /// Their distances from the mean.
-    #[inline(always)]
-    fn distances(&self, parts: &Parts<T, S, V>, normalizer: Normalizer<f32>) -> impl Fn(usize) -> Numbers<T, S> {
-        move |v| S::Access::unpack::<T>(parts[0][v]).map(|x| x - normalizer.centre)
+    fn distances(&self, loaded: &Loaded<T, S::Access, V>, normalizer: Normalizer<f32>) -> impl Fn(usize) -> Numbers<T, S> {
+        move |v| S::Access::unpack::<T>(loaded.x[v]).map(|x| x - normalizer.centre)
     }
 
     /// g of all of them.
     #[inline(always)]
-    fn gradients(&self, parts: &Parts<T, S, V>, normalizer: Normalizer<f32>, z: Preactivation) -> [Numbers<T, S>; V] {
-        let distance = self.distances(parts, normalizer);
+    fn gradients(&self, loaded: &Loaded<T, S::Access, V>, normalizer: Normalizer<f32>, z: Preactivation) -> [Numbers<T, S>; V] {
+        let distance = self.distances(loaded, normalizer);
         let mut all = [Numbers::<T, S>::splat(0.0); V];
         unrolled::<V>(|v| all[v] = z.of(distance(v)));
         let mut g = S::Epilogue::derivative::<T, _, _>(all, self.args.activation);
-        unrolled::<V>(|v| g[v] = g[v].zip(S::Access::unpack::<T>(parts[1][v]), |slope, dy| slope * dy));
+        unrolled::<V>(|v| g[v] = g[v].zip(S::Access::unpack::<T>(loaded.dy[v]), |slope, dy| slope * dy));
         g
     }
 
@@ -167,12 +142,15 @@ impl<T: Data, S: Spec<Team = Chip, Map = Segmented>, const V: usize> Walk<'_, T,
     #[inline(always)]
     fn slopes(
         &self,
-        parts: &Parts<T, S, V>,
+        loaded: &Loaded<T, S::Access, V>,
         normalizer: Normalizer<f32>,
         z: Preactivation,
         told: Told,
     ) -> impl Fn(usize) -> Numbers<T, S> {
-        let distance = self.distances(parts, normalizer);
-        move |v| slope::<T, S>(distance(v), S::Access::unpack::<T>(parts[1][v]), z, told)
+        let distance = self.distances(loaded, normalizer);
+        move |v| {
+            let (distance, dy) = (distance(v), S::Access::unpack::<T>(loaded.dy[v]));
+            slope::<T, S>(self.z(z, distance, loaded.residual[v]), dy, told)
+        }
     }
 }

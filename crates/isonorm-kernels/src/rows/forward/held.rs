@@ -229,17 +229,25 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
                 loaded.x[v] = unsafe { S::Access::load_some(x.part(self.span, v), x.left(self.span, v)) };
             }
         });
+        loaded.residual = self.residual(row);
+        loaded
+    }
+
+    /// Starts to load a row of what is added; nothing where there is none.
+    #[inline(always)]
+    pub(super) fn residual(&self, row: u64) -> [<S::Access as Access>::Raw<T>; V] {
+        let (args, mut parts) = (self.args, [S::Access::nothing::<T>(); V]);
         if self.has_residual() {
             let residual = PlaceOf::<T, S>::new(args.residual, row, args.residual_stride);
             unrolled::<V>(|v| {
                 if self.has(v) {
                     let left = residual.left(self.span, v);
-                    // SAFETY: as above.
-                    loaded.residual[v] = unsafe { S::Access::load_some(residual.part(self.span, v), left) };
+                    // SAFETY: the row has this part.
+                    parts[v] = unsafe { S::Access::load_some(residual.part(self.span, v), left) };
                 }
             });
         }
-        loaded
+        parts
     }
 
     /// Sets a row on its way to a slot; nothing where there is none.

@@ -2,7 +2,7 @@
 //!
 //! Blocks that tell each other their sums through global memory would wait for that as long as a row takes. So they send the sums
 //! of a row, and finish the row before, whose sums have come meanwhile. Nothing of a row stays in registers, which leaves them to
-//! its parameters.
+//! its parameters. What is added before the activation comes past shared memory, to registers, while the sums do.
 
 use isonorm_math::Normalizer;
 
@@ -44,7 +44,7 @@ struct Before<A, const V: usize> {
 /// As for [`forward`](super::forward); shared memory has room for `kept` rows, at least two.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn later<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize>(args: &Args<T>) {
-    const { assert!(!S::RESIDUAL) };
+    const { assert!(!S::RESIDUAL || Walk::<T, S, V>::JOINED && !Walk::<T, S, V>::IS_ANY) };
     // SAFETY: the caller's.
     let mut team = unsafe { Chip::new(args.peers()) };
     let walk = Walk::<T, S, V>::new(args, &team);
@@ -86,13 +86,14 @@ pub unsafe fn later<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: 
             // SAFETY: the caller's.
             unsafe {
                 parameters.fetch(&args.affine, walk.span, before.set);
+                let residual = walk.residual(row);
                 let updates = Walk::<T, S, V>::RUNNING && team.rank() == 0;
                 let running = walk.running(updates, row);
                 let measured = walk.measure(row, &before, &mut team);
                 if team.rank() == 0 {
                     measured.save(args, row);
                 }
-                walk.finish_later(row, &before.slot, &parameters, measured.normalizer);
+                walk.finish_later(row, (&before.slot, &residual), &parameters, measured.normalizer);
                 walk.update(updates, row, running, &measured);
             }
         }
@@ -178,7 +179,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
     unsafe fn finish_later(
         &self,
         row: u64,
-        slot: &Slot<S::Access, V>,
+        (slot, residual): (&Slot<S::Access, V>, &[RawOf<T, S>; V]),
         parameters: &ParametersOf<T, S, V>,
         normalizer: Normalizer<f32>,
     ) {
@@ -189,6 +190,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
         );
         let finished = |told| Finished {
             y,
+            residual,
             parameters,
             normalizer,
             told,
@@ -215,10 +217,11 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
                 while v < parts {
                     if self.has(v) {
                         let part = slot.part::<T>(0, v);
+                        let raw = [part, S::Access::nothing::<T>()];
                         if narrow {
-                            self.finish_part::<true>(finished, part, v);
+                            self.finish_part::<true>(finished, raw, v);
                         } else {
-                            self.finish_part::<false>(finished, part, v);
+                            self.finish_part::<false>(finished, raw, v);
                         }
                     }
                     v += 1;
@@ -240,7 +243,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
             unsafe {
                 if !S::Access::IS_OF_SEGMENTS {
                     if self.has(v) {
-                        self.finish_part::<NARROW>(finished, slot.part::<T>(0, v), v);
+                        self.finish_part::<NARROW>(finished, [slot.part::<T>(0, v), finished.residual[v]], v);
                     }
                     return;
                 }
@@ -248,7 +251,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
                     some = self.parts(slot, v);
                 }
                 if self.has(v) {
-                    self.finish_part::<NARROW>(finished, some[v % AT_ONCE], v);
+                    self.finish_part::<NARROW>(finished, [some[v % AT_ONCE], finished.residual[v]], v);
                 }
             }
         });
@@ -262,6 +265,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
             parameters,
             normalizer,
             told,
+            ..
         } = finished;
         let mut joined = [normalizer; V];
         unrolled::<V>(|v| joined[v] = parameters.joined_at(normalizer, v));
@@ -283,18 +287,23 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
         }
     }
 
-    /// Part `v`, which the row has.
+    /// Part `v`, which the row has, of x and of what is added.
     #[inline(always)]
-    unsafe fn finish_part<const NARROW: bool>(&self, finished: &Finished<'_, T, S, V>, part: RawOf<T, S>, v: usize) {
+    unsafe fn finish_part<const NARROW: bool>(
+        &self,
+        finished: &Finished<'_, T, S, V>,
+        raw: [RawOf<T, S>; 2],
+        v: usize,
+    ) {
         let &Finished {
             y,
             parameters,
             normalizer,
             told,
+            ..
         } = finished;
         // SAFETY: the caller's, for a part that has come.
         unsafe {
-            let raw = [part, S::Access::nothing::<T>()];
             let z = self.preactivation::<NARROW>(raw, parameters, normalizer, v);
             let [numbers] = S::Epilogue::apply::<T, _, _>([z], told);
             self.store(y, v, numbers);
@@ -306,6 +315,8 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
 struct Finished<'a, T: Data, S: Spec<Team = Chip>, const V: usize> {
     /// Where it goes.
     y: PlaceOf<T, S>,
+    /// What is added before the activation.
+    residual: &'a [RawOf<T, S>; V],
     parameters: &'a ParametersOf<T, S, V>,
     normalizer: Normalizer<f32>,
     told: Told,

@@ -23,6 +23,7 @@ pub(crate) use self::told::{Backward, Columns, Exchange, Forward, Running, Share
 
 use isonorm_kernels::modules::ROWS;
 use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::{Key, Pass, backward_kernels, kernels, sweep_kernels};
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::segments::Segments;
@@ -280,13 +281,24 @@ impl<'a> Rows<'a> {
             (key.pass, key.op, key.width) == (self.pass, self.op, width)
                 && (key.sharing == self.parameters.sharing || self.may_be_by_run(key))
                 && key.class.has(self.activation)
-                && (key.residual || !self.residual)
+                && (key.residual || !self.reads_residual(key))
                 && are(key)
         };
         let suits = |kernel: &&Listed| suits(&kernel.key) && kernel.is_for(self.dtype);
         let mut kernels: Vec<_> = listed().iter().filter(suits).collect();
-        kernels.sort_by_key(|kernel| (kernel.key.class, !self.may_be_by_run(&kernel.key)));
+        kernels.sort_by_key(|kernel| (kernel.key.class, !self.may_be_by_run(&kernel.key), kernel.key.residual));
         kernels
+    }
+
+    /// Whether there is a residual that the kernel has to read: the gradient of one is there without it where nothing follows.
+    fn reads_residual(&self, key: &Key) -> bool {
+        self.residual && (key.pass, key.class) != (Pass::Backward, Class::Plain)
+    }
+
+    /// Tensors that the kernel accesses besides x and y, or x, dy and dx: what is added, and its gradient.
+    fn added_tensors(&self, key: &Key) -> u64 {
+        let has_gradient = self.residual && self.pass == Pass::Backward;
+        u64::from(self.reads_residual(key)) + u64::from(has_gradient)
     }
 
     /// Whether the kernel, of runs of columns, does for columns that have no parameters: it keeps nothing from row to row, and so

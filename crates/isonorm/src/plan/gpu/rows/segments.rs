@@ -38,7 +38,8 @@ fn of_width(rows: &Rows<'_>, width: Width) -> Vec<Planned> {
     let kernels = rows.kernels(width);
     let owned_alike = |listed: &Listed| kernels.iter().find(|other| other.key.owner == listed.key.owner);
     // Those with the least code for nothing come first.
-    let least = |listed: &&&Listed| owned_alike(listed).is_some_and(|first| first.key.class == listed.key.class);
+    let code = |key: &Key| (key.class, key.residual);
+    let least = |listed: &&&Listed| owned_alike(listed).is_some_and(|first| code(&first.key) == code(&listed.key));
     for listed in kernels.iter().filter(least) {
         let choices = choices(rows, listed).into_iter();
         let with_slots = |choice| slots(rows, choice).into_iter().map(move |slots| (choice, slots));
@@ -258,8 +259,8 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
         Pass::Forward => (2, &SEGMENTS.passes[0]),
         Pass::Backward => (3, &SEGMENTS.passes[1]),
     };
-    let tensors = tensors + u64::from(rows.residual);
-    let bytes = tensors * teams * rows.columns * u64::from(rows.bytes());
+    let added = rows.added_tensors(&listed.key);
+    let bytes = (tensors + added) * teams * rows.columns * u64::from(rows.bytes());
     let (blocks, sms) = (u64::from(blocks), u64::from(rows.gpu.sms));
     // Multiprocessors that have no block do not ask memory for anything.
     let busy = (teams * blocks).min(sms);
@@ -304,12 +305,7 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
             // Of the multiprocessor that has most blocks.
             let of_warps = hundredths * (teams * blocks).div_ceil(sms) * u64::from(threads / WARP) * of_thread;
             // What is added is accessed so, too, and so is its gradient.
-            let (all, but_added) = match (rows.pass, rows.residual) {
-                (_, false) => (1, 1),
-                (Pass::Forward, _) => (3, 2),
-                (Pass::Backward, _) => (5, 3),
-            };
-            (of_warps * access / u64::from(100 * PARTS_OF_SM) + ends * end) * all / but_added
+            (of_warps * access / u64::from(100 * PARTS_OF_SM) + ends * end) * (tensors + added) / tensors
         }
         _ => 0,
     };
