@@ -174,6 +174,8 @@ modules! {
     "tiles_backward_columns_masked" of "f32" "f16" "bf16" for 90;
     "tiles_forward_joined_piecewise" of "f32" "f16" "bf16" for 90;
     "tiles_backward_joined_piecewise" of "f32" "f16" "bf16" for 90;
+    "tiles_forward_joined" of "f32" "f16" "bf16" for 90;
+    "tiles_backward_joined" of "f32" "f16" "bf16" for 90;
     "tiles_backward_columns_added" of "f32" "f16" "bf16" for 90;
     "tiles_backward_columns_result" of "f32" "f16" "bf16" for 90;
     "tiles_forward_held_piecewise" of "f32" "f16" "bf16" for 90;

@@ -150,7 +150,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 136] = [
+const FAMILIES: [&str; 138] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -277,6 +277,8 @@ const FAMILIES: [&str; 136] = [
     "tiles_backward_columns_masked",
     "tiles_forward_joined_piecewise",
     "tiles_backward_joined_piecewise",
+    "tiles_forward_joined",
+    "tiles_backward_joined",
     "tiles_backward_columns_added",
     "tiles_backward_columns_result",
     "tiles_forward_held_piecewise",

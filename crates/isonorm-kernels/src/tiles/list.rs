@@ -53,6 +53,9 @@ macro_rules! forward_kernels {
             "tiles_forward_joined_piecewise" by values::values {
                 joined: Vectors, Piecewise, Joined, 4;
             }
+            "tiles_forward_joined" by values::values {
+                joined: Vectors, Any, Joined, 2;
+            }
             "tiles_forward_held_piecewise" by held_values::values {
                 held: Vectors, Piecewise, Held, 2;
             }
@@ -122,6 +125,9 @@ macro_rules! backward_kernels {
             }
             "tiles_backward_joined_piecewise" by gradients::gradients {
                 joined: Vectors, Piecewise, Joined, 1;
+            }
+            "tiles_backward_joined" by gradients::gradients {
+                joined: Vectors, Any, Joined, 1;
             }
             "tiles_backward_columns_added" by gradients::gradients {
                 columns: Vectors, Added, Columns, 1;

@@ -8,7 +8,7 @@ use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::{Map, Sharing};
 use crate::rows::ring::Ring;
 use crate::rows::statistics::{Measured, Statistics};
-use crate::rows::team::Team;
+use crate::rows::team::{Owner, Owns, Team};
 
 /// What a thread has of a row, as it came.
 pub(super) struct Loaded<T: Data, A: Access, const V: usize> {
@@ -94,8 +94,8 @@ pub(super) struct Walk<'a, T: Data, S: Spec, const V: usize> {
 }
 
 impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
-    /// Tensors whose rows come ahead in shared memory.
-    pub(super) const TENSORS: u32 = if S::RESIDUAL { 2 } else { 1 };
+    /// Tensors whose rows come ahead in shared memory: also what is added, but to rows of the whole chip.
+    pub(super) const TENSORS: u32 = if S::RESIDUAL && !matches!(S::Team::OWNER, Owner::Chip) { 2 } else { 1 };
 
     #[inline(always)]
     pub(super) fn new(args: &'a Args<T>, team: &S::Team) -> Self {
@@ -263,7 +263,7 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
                     unsafe {
                         let left = x.left(self.span, v);
                         ring.fetch(slot, 0, v, x.part(self.span, v), left);
-                        if self.has_residual() {
+                        if Self::TENSORS > 1 && self.has_residual() {
                             ring.fetch(slot, 1, v, residual.part(self.span, v), left);
                         }
                     }

@@ -53,7 +53,7 @@ pub unsafe fn later<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: 
     let (mut set, set_step) = (args.affine.set_of::<S::Map>(row), args.affine.set_of::<S::Map>(step));
     // SAFETY: the caller's.
     let mut parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span, true) };
-    let mut ring = Ring::new(Chip::SHARED_BYTES, 1, args.kept, STAY);
+    let mut ring = Ring::new(Chip::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.kept, STAY);
     let behind = ring.behind();
     let mut rows = 0;
     while rows < behind {

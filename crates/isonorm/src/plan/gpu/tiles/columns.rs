@@ -63,7 +63,7 @@ fn listed(problem: &Problem<'_>) -> Option<&'static Listed> {
     // What is added before a ReLU is loaded ahead, whether its mask is kept or not.
     let wanted: &[Class] = match problem.activation {
         _ if kind == Kind::Joined && (problem.masked || problem.residual && !is_forward) => return None,
-        _ if kind == Kind::Joined => &[Class::Piecewise],
+        _ if kind == Kind::Joined => &[Class::Piecewise, Class::Any],
         _ if kind == Kind::Batched && problem.masked => return None,
         _ if kind == Kind::Batched && adds && !is_forward => return None,
         _ if kind == Kind::Batched => &[Class::Plain, Class::Piecewise, Class::Any],
