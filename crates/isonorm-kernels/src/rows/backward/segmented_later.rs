@@ -10,8 +10,8 @@ use super::sums::Numbers;
 use crate::grid::Sent;
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::{Class, Epilogue, Told};
-use crate::rows::forward::later::STAY;
 use crate::rows::forward::Spec;
+use crate::rows::forward::later::STAY;
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::ring::{Ring, Slot};
 use crate::rows::segments::{OfRow, Segmented};
@@ -123,13 +123,22 @@ impl<T: Data, S: Spec<Team = Chip, Map = Segmented>, const V: usize> Walk<'_, T,
 
     /// The distances of its parts from the mean.
     #[inline(always)]
-    fn distances(&self, loaded: &Loaded<T, S::Access, V>, normalizer: Normalizer<f32>) -> impl Fn(usize) -> Numbers<T, S> {
+    fn distances(
+        &self,
+        loaded: &Loaded<T, S::Access, V>,
+        normalizer: Normalizer<f32>,
+    ) -> impl Fn(usize) -> Numbers<T, S> {
         move |v| S::Access::unpack::<T>(loaded.x[v]).map(|x| x - normalizer.centre)
     }
 
     /// g of all of them.
     #[inline(always)]
-    fn gradients(&self, loaded: &Loaded<T, S::Access, V>, normalizer: Normalizer<f32>, z: Preactivation) -> [Numbers<T, S>; V] {
+    fn gradients(
+        &self,
+        loaded: &Loaded<T, S::Access, V>,
+        normalizer: Normalizer<f32>,
+        z: Preactivation,
+    ) -> [Numbers<T, S>; V] {
         let distance = self.distances(loaded, normalizer);
         let mut all = [Numbers::<T, S>::splat(0.0); V];
         unrolled::<V>(|v| all[v] = z.of(distance(v)));

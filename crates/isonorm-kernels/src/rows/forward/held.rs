@@ -95,7 +95,11 @@ pub(super) struct Walk<'a, T: Data, S: Spec, const V: usize> {
 
 impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
     /// Tensors whose rows come ahead in shared memory: also what is added, but to rows of the whole chip.
-    pub(super) const TENSORS: u32 = if S::RESIDUAL && !matches!(S::Team::OWNER, Owner::Chip) { 2 } else { 1 };
+    pub(super) const TENSORS: u32 = if S::RESIDUAL && !matches!(S::Team::OWNER, Owner::Chip) {
+        2
+    } else {
+        1
+    };
 
     #[inline(always)]
     pub(super) fn new(args: &'a Args<T>, team: &S::Team) -> Self {
