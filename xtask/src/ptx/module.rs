@@ -96,6 +96,25 @@ impl Module {
             "rows_forward_by_segment_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 104 }),
             "rows_forward_cluster_by_segment_piecewise" => Some(if kernel.contains("_v4") { 80 } else { 104 }),
             "rows_backward_by_segment_plain" if kernel.contains("_v4") => Some(96),
+            // What takes no spills.
+            "rows_forward_across_runs_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 48 + more }),
+            "rows_forward_across_runs_any" => Some(if kernel.contains("_v4") {
+                88 + 2 * more
+            } else {
+                56 + more
+            }),
+            "rows_backward_across_runs_plain" => Some(if kernel.contains("_v4") {
+                80 + more
+            } else {
+                48 + 2 * more
+            }),
+            "rows_backward_across_runs_piecewise" => Some(match kernel.contains("_v4") {
+                true if is_f16 => 128,
+                true => 96 + more,
+                false if is_f16 => 96,
+                false => 56 + 3 * more,
+            }),
+            "rows_backward_across_runs" => Some(64 + 2 * more),
             "rows_forward_ragged_by_column_block" if more > 0 && kernel.contains("_v4") => Some(104),
             "rows_forward_ragged_by_column_block" => Some(72),
             "rows_backward_ragged_by_column_plain" if more == 0 => Some(96),
@@ -150,7 +169,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 138] = [
+const FAMILIES: [&str; 143] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -192,6 +211,8 @@ const FAMILIES: [&str; 138] = [
     "rows_forward_by_segment_any",
     "rows_forward_cluster_by_segment_piecewise",
     "rows_forward_cluster_by_segment_any",
+    "rows_forward_across_runs_piecewise",
+    "rows_forward_across_runs_any",
     "rows_forward_pieces_piecewise",
     "rows_forward_pieces_runs_piecewise",
     "rows_forward_pieces_runs_any",
@@ -246,6 +267,9 @@ const FAMILIES: [&str; 138] = [
     "rows_backward_cluster_by_segment_plain",
     "rows_backward_cluster_by_segment_piecewise",
     "rows_backward_cluster_by_segment",
+    "rows_backward_across_runs_plain",
+    "rows_backward_across_runs_piecewise",
+    "rows_backward_across_runs",
     "rows_sweeps_plain",
     "rows_sweeps",
     "rows_sweeps_elements",

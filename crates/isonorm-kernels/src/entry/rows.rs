@@ -4,8 +4,9 @@
 
 use super::Element;
 use crate::rows::access::{Elements, Halves, Ragged, Vectors};
+use crate::rows::across_runs::AcrossRuns;
 use crate::rows::backward::{
-    self, apart, by_run, by_segment, gradients_later, gradients_of_pieces, segmented, segmented_later,
+    self, across_runs, apart, by_run, by_segment, gradients_later, gradients_of_pieces, segmented, segmented_later,
 };
 use crate::rows::by_column::ByColumn;
 use crate::rows::by_segment::BySegment;

@@ -2,6 +2,8 @@
 
 use super::Data;
 use super::access::{Access, Elements, Halves, Ragged, Vectors, Width};
+use super::across_runs::AcrossRuns;
+use super::backward::across_runs::{self, across_runs};
 use super::backward::apart::{self, apart};
 use super::backward::by_run::by_run;
 use super::backward::by_segment::{self, by_segment};
@@ -65,6 +67,7 @@ impl Key {
         Key {
             pass: match function {
                 "backward"
+                | "across_runs"
                 | "apart"
                 | "by_run"
                 | "by_segment"
@@ -90,6 +93,7 @@ impl Key {
     pub fn max_threads(&self) -> u32 {
         let small = self.width == Width::Vector && self.class != Class::Any && self.accesses <= 2;
         let small = small && self.pass == Pass::Forward && matches!(self.owner, Owner::Lanes(_) | Owner::Block);
+        let small = small && self.sharing != Sharing::AcrossRuns;
         let sums = self.pass == Pass::Backward && self.class == Class::Plain && self.sharing == Sharing::ByColumn;
         let many = match self.owner {
             // The sums are those of other blocks, which have as many rows on their way.
@@ -239,6 +243,7 @@ impl Key {
         };
         let sums = match (self.pass, self.sharing) {
             (Pass::Backward, Sharing::BySegment) => by_segment::sums_bytes(threads, self.accesses),
+            (Pass::Backward, Sharing::AcrossRuns) => across_runs::sums_bytes(threads, self.accesses),
             _ if self.is_apart() => apart::bytes(threads, kept, self.most_access_elements()),
             _ => 0,
         };
@@ -311,6 +316,7 @@ impl Key {
             Sharing::ByColumn => "",
             Sharing::ByRun => "_runs",
             Sharing::BySegment => "_by_segment",
+            Sharing::AcrossRuns => "_across_runs",
             Sharing::Segmented if self.width == Width::Ragged => "_ragged",
             Sharing::Segmented if self.width == Width::Half => "_halves",
             Sharing::Segmented => "_segments",

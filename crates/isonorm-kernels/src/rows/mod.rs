@@ -20,12 +20,14 @@
 //! | [`parameters`], [`by_column`], `run_of` | weight and bias of a row: of its columns, or of runs of them |
 //! | [`segments`] | rows that lie in pieces, each row with a weight and a bias |
 //! | [`by_segment`] | rows of channels, each with a weight and a bias, which begin anywhere |
+//! | [`across_runs`] | contiguous rows of runs that accesses lie across |
 //! | [`epilogue`] | activations |
 //! | `quotient` | division by the same number again and again |
 //! | `lanes` | a few numbers side by side |
 //! | `list`, [`key`] | which kernels there are, and what the host knows of them |
 
 pub mod access;
+pub mod across_runs;
 pub mod backward;
 pub mod by_column;
 pub mod by_segment;

@@ -108,6 +108,8 @@ pub enum Sharing {
     Segmented,
     /// [`BySegment`](super::by_segment::BySegment)
     BySegment,
+    /// [`AcrossRuns`](super::across_runs::AcrossRuns)
+    AcrossRuns,
 }
 
 /// Which parameter belongs to an element.

@@ -6,12 +6,34 @@ use super::plan;
 #[test]
 fn channels_of_any_size_are_held() {
     for (problem, family) in [
+        // Accesses that lie across two channels, where rows are whole ones.
         (
             "groupnorm x=64x1024x14x14 groups=32 dtype=bf16",
-            "rows_forward_by_segment_piecewise",
+            "rows_forward_across_runs_piecewise",
         ),
         (
             "groupnorm x=64x2048x7x7 groups=32 act=silu residual=add",
+            "rows_forward_across_runs_any",
+        ),
+        (
+            "groupnorm x=64x2048x7x7 groups=32 pass=backward",
+            "rows_backward_across_runs_plain",
+        ),
+        (
+            "groupnorm x=64x2048x7x7 groups=32 act=relu pass=backward",
+            "rows_backward_across_runs_piecewise",
+        ),
+        (
+            "groupnorm x=64x2048x7x7 groups=32 act=silu residual=add pass=backward",
+            "rows_backward_across_runs",
+        ),
+        // Where they are not, and where no block holds one.
+        (
+            "groupnorm x=64x96x7x7 groups=32 dtype=bf16",
+            "rows_forward_by_segment_piecewise",
+        ),
+        (
+            "groupnorm x=64x96x7x7 groups=32 act=silu residual=add",
             "rows_forward_by_segment_any",
         ),
         (
@@ -19,11 +41,11 @@ fn channels_of_any_size_are_held() {
             "rows_forward_cluster_by_segment_piecewise",
         ),
         (
-            "groupnorm x=64x2048x7x7 groups=32 pass=backward",
+            "groupnorm x=64x96x7x7 groups=32 pass=backward",
             "rows_backward_by_segment_plain",
         ),
         (
-            "groupnorm x=64x2048x7x7 groups=32 act=relu pass=backward",
+            "groupnorm x=64x96x7x7 groups=32 act=relu pass=backward",
             "rows_backward_by_segment_piecewise",
         ),
         (
@@ -79,6 +101,38 @@ fn channels_of_any_size_are_held() {
         let traffic = plan.traffic();
         assert!(traffic.compulsory_bytes * 105 / 100 >= traffic.moved_bytes, "{plan}");
     }
+}
+
+/// An access lies across two channels at most, all accesses are a row's, and nothing has to be selected where each has one channel.
+#[test]
+fn accesses_lie_across_two_channels_at_most() {
+    let is_across = |problem: &str| plan(problem).name() == "rows/across";
+    for (dtype, elements) in [("f32", 4), ("bf16", 8)] {
+        for (channels, side) in [
+            (8, 2),
+            (8, 3),
+            (16, 1),
+            (7, 5),
+            (8, 5),
+            (6, 7),
+            (32, 7),
+            (24, 14),
+            (8, 35),
+        ] {
+            for pass in ["train", "backward"] {
+                let run = side * side;
+                let whole_rows = (channels * run) % elements == 0;
+                // A warp has more than one access for each thread, a block of 512 threads no more than four.
+                let held = (33..=2048).contains(&(channels * run / elements));
+                let expected = whole_rows && held && run > elements && run % elements > 0;
+                let problem = format!("groupnorm x=9x{channels}x{side}x{side} groups=1 dtype={dtype} pass={pass}");
+                assert_eq!(is_across(&problem), expected, "{problem}");
+            }
+        }
+    }
+    // A row of one channel, and no parameters.
+    assert!(!is_across("instancenorm x=9x8x7x7 affine=full"));
+    assert!(!is_across("groupnorm x=9x32x7x7 groups=1 affine=none"));
 }
 
 /// All rows of a team begin equally far behind the start of an access.

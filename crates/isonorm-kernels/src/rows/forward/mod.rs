@@ -23,7 +23,7 @@ use self::held::{First, Loaded, Walk};
 use super::access::{Access, Data, Place};
 use super::epilogue::{Apart, Class, Epilogue, Told};
 use super::lanes::{Lanes, rotated, unrolled};
-use super::parameters::{Affine, Map, Parameters, at_least_one};
+use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one};
 use super::ring::Ring;
 use super::running::Running;
 use super::segments::Segments;
@@ -225,6 +225,10 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     const JOINED_BY_PART: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::JOINED_BY_PART
         && (S::Access::BY_SEGMENT || Self::IS_ANY && size_of::<T>() == 2);
 
+    /// Whether what a row is finished with is short enough to be there for each activation.
+    const IS_SHORT: bool =
+        !Self::IS_ANY && (Self::JOINED || Self::JOINED_BY_PART || matches!(S::Map::SHARING, Sharing::AcrossRuns));
+
     /// Whether there may be a smooth activation.
     const IS_ANY: bool = matches!(S::Epilogue::CLASS, Class::Any);
 
@@ -306,8 +310,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
             let rolled = parameters.is_packed() && !self.args.affine.is_narrow::<T>();
             if Self::ROLLED || (!S::Access::BY_SEGMENT && rolled) {
                 self.finish_rolled(*loaded, parameters, normalizer, row);
-            } else if (Self::JOINED || Self::JOINED_BY_PART) && !Self::IS_ANY {
-                // Short enough to be there for each activation.
+            } else if Self::IS_SHORT {
                 match told.apart::<S::Epilogue>() {
                     Apart::Identity => self.finish_as(loaded, parameters, normalizer, Told::IDENTITY, place),
                     Apart::Relu => self.finish_as(loaded, parameters, normalizer, Told::RELU, place),

@@ -170,6 +170,17 @@ macro_rules! backward_kernels {
             "rows_backward_by_segment" by by_segment {
                 layer_block_v2_ahead: Centred, Block, Ragged<true>, 2, BySegment, Any, true, true;
             }
+            "rows_backward_across_runs_plain" by across_runs {
+                layer_block_v2_ahead: Centred, Block, Vectors, 2, AcrossRuns, Plain, false, true;
+                layer_block_v4_ahead: Centred, Block, Vectors, 4, AcrossRuns, Plain, false, true;
+            }
+            "rows_backward_across_runs_piecewise" by across_runs {
+                layer_block_v2_ahead: Centred, Block, Vectors, 2, AcrossRuns, Piecewise, false, true;
+                layer_block_v4_ahead: Centred, Block, Vectors, 4, AcrossRuns, Piecewise, false, true;
+            }
+            "rows_backward_across_runs" by across_runs {
+                layer_block_v2_ahead: Centred, Block, Vectors, 2, AcrossRuns, Any, true, true;
+            }
             "rows_backward_cluster_by_segment_plain" by by_segment {
                 layer_blocks_v4_ahead: Centred, Blocks, Ragged<true>, 4, BySegment, Plain, false, true;
                 layer_blocks_v8_ahead: Centred, Blocks, Ragged<true>, 8, BySegment, Plain, false, true;

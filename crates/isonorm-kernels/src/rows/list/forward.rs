@@ -100,6 +100,14 @@ macro_rules! forward_kernels {
                 layer_block_v2: Centred, Block, Vectors, 2, ByRun, Any, true, false;
                 layer_block_v4: Centred, Block, Vectors, 4, ByRun, Any, true, false;
             }
+            "rows_forward_across_runs_piecewise" by forward {
+                layer_block_v2: Centred, Block, Vectors, 2, AcrossRuns, Piecewise, false, false;
+                layer_block_v4: Centred, Block, Vectors, 4, AcrossRuns, Piecewise, false, false;
+            }
+            "rows_forward_across_runs_any" by forward {
+                layer_block_v2: Centred, Block, Vectors, 2, AcrossRuns, Any, true, false;
+                layer_block_v4: Centred, Block, Vectors, 4, AcrossRuns, Any, true, false;
+            }
             "rows_forward_elements" by forward {
                 layer_warp_v4: Centred, Lanes<32>, Elements, 4, ByColumn, Any, true, false;
                 layer_block_v8: Centred, Block, Elements, 8, ByColumn, Any, true, false;

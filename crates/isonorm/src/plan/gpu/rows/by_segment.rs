@@ -12,7 +12,7 @@ use isonorm_kernels::simt::WARP;
 
 use super::super::choice::Planned;
 use super::super::occupancy::PARTS_OF_SM;
-use super::super::tuning::{BY_SEGMENT, LAUNCH};
+use super::super::tuning::{BY_SEGMENT, BySegmentPass, LAUNCH};
 use super::registers::{self, CLUSTERS, Choice, teams};
 use super::segments::{needed_slots, shape, slots, tuning};
 use super::{Listed, Parameters, Rows, backward, running};
@@ -149,11 +149,28 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Option<Planned> {
 
 /// The time that it takes by an estimate.
 fn nanoseconds(rows: &Rows<'_>, choice: Choice, teams: u64) -> u64 {
+    let pass = &BY_SEGMENT.passes[usize::from(rows.pass == Pass::Backward)];
+    let of_each = rows.segments.threads_of_each(Width::Ragged, rows.bytes());
+    let accesses = u64::from(rows.segments.count) * u64::from(of_each);
+    let is_whole = rows
+        .segments
+        .length
+        .is_multiple_of(Width::Ragged.elements(rows.bytes()));
+    estimate(rows, choice, (teams, accesses, is_whole), pass)
+}
+
+/// The time that a pass takes by an estimate, of so many teams and accesses to a row; and whether each of these is one segment's alone.
+pub(super) fn estimate(
+    rows: &Rows<'_>,
+    choice: Choice,
+    (teams, accesses, is_whole): (u64, u64, bool),
+    pass: &BySegmentPass,
+) -> u64 {
     let warps_of_row = u64::from(choice.blocks) * u64::from(choice.threads / WARP);
     let rounds = rows.rows.div_ceil(teams);
-    let (tensors, pass) = match rows.pass {
-        Pass::Forward => (2, &BY_SEGMENT.passes[0]),
-        Pass::Backward => (3, &BY_SEGMENT.passes[1]),
+    let tensors = match rows.pass {
+        Pass::Forward => 2,
+        Pass::Backward => 3,
     };
     let tensors = tensors + u64::from(rows.residual);
     let bytes = tensors * teams * rows.columns * u64::from(rows.bytes());
@@ -163,13 +180,8 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, teams: u64) -> u64 {
     let speed = rows.gpu.copy_bytes_per_second * busy as f64 / sms as f64;
     let memory = (bytes as f64 / speed * 1e9) as u64 * pass.memory / 100;
     let wide = usize::from(rows.dtype == DType::F32);
-    let is_whole = rows
-        .segments
-        .length
-        .is_multiple_of(Width::Ragged.elements(rows.bytes()));
     let access = pass.access[wide] * if is_whole { pass.whole[wide] } else { 100 } / 100;
-    let of_each = rows.segments.threads_of_each(Width::Ragged, rows.bytes());
-    let accesses = u64::from(rows.segments.count) * u64::from(of_each) / u64::from(WARP) + 1;
+    let accesses = accesses / u64::from(WARP) + 1;
     let parts = busy * u64::from(PARTS_OF_SM);
     let instructions = rows.rows * (accesses * access + warps_of_row * pass.warp) / parts;
     let waits = pass.waits * parts / (teams * warps_of_row);

@@ -1,6 +1,7 @@
 //! Rows: groups that are contiguous in memory, and, with given statistics, segments. Everything about plans that depends on what
 //! these kernels are specialised on is in this folder.
 
+mod across_runs;
 mod apart;
 mod backward;
 mod by_segment;
@@ -159,6 +160,8 @@ pub(super) fn plan(
     } else if rows.may_be_vectors() {
         aligned.ways(&rows, first, Width::Vector);
     }
+    // Faster than accesses of each segment's own wherever both were measured.
+    aligned.planned(across_runs::plans(desc, &rows));
     aligned.planned(by_segment);
     if rows.may_be_vectors() && !given {
         aligned.ways(&rows, later.into_iter().chain(long), Width::Vector);

@@ -30,7 +30,12 @@ impl Parameters {
 
     /// Whether so many sums of each gradient are the gradient itself, in its type and place.
     pub(super) fn are_gradients(&self, sums: u64) -> bool {
-        sums == 1 && !self.as_data && matches!(self.sharing, Sharing::ByColumn | Sharing::BySegment)
+        sums == 1
+            && !self.as_data
+            && match self.sharing {
+                Sharing::ByColumn | Sharing::BySegment | Sharing::AcrossRuns => true,
+                Sharing::ByRun | Sharing::Segmented => false,
+            }
     }
 
     /// Weight and bias, and given statistics, of a row.

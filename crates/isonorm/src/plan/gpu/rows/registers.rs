@@ -228,7 +228,7 @@ pub(super) fn by_chip(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Resu
 }
 
 /// The fewest threads in the range with which so many blocks hold a row.
-fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>, blocks: u32) -> Option<u32> {
+pub(super) fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>, blocks: u32) -> Option<u32> {
     let key = &listed.key;
     let of_thread = key.accesses * key.access_elements(rows.bytes()) * blocks;
     let fewest = rows
@@ -250,7 +250,7 @@ fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u32>, blocks
         && is_full
         && key.fits(rows.columns, (threads, blocks), rows.bytes())
         && (key.pass == Pass::Forward
-            || key.sharing == Sharing::ByColumn
+            || matches!(key.sharing, Sharing::ByColumn | Sharing::AcrossRuns)
             || has_stretches(rows, key, threads * blocks));
     fits.then_some(threads)
 }

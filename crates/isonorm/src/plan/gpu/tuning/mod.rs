@@ -416,3 +416,25 @@ pub(super) const BY_SEGMENT: BySegment = BySegment {
         },
     ],
 };
+
+/// Contiguous rows of runs that accesses lie across, forward and backward: what clusters and whole accesses would change is of no account.
+pub(super) const ACROSS_RUNS: [BySegmentPass; 2] = [
+    BySegmentPass {
+        start: 0,
+        step: 0,
+        memory: 94,
+        access: [84_800, 48_400],
+        whole: [100, 100],
+        warp: 226_300,
+        waits: 9,
+    },
+    BySegmentPass {
+        start: 420,
+        step: 0,
+        memory: 102,
+        access: [156_800, 34_900],
+        whole: [100, 100],
+        warp: 119_000,
+        waits: 369,
+    },
+];
