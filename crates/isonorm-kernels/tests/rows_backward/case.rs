@@ -48,6 +48,12 @@ pub fn blocks(key: &Key) -> u32 {
     }
 }
 
+/// The most runs that are longer than an access, and no whole number of them, if there are such.
+fn across(columns: usize, access: usize) -> usize {
+    let divides = |runs: &usize| columns.is_multiple_of(*runs) && !(columns / runs).is_multiple_of(access);
+    (2..columns / access).rev().find(divides).unwrap_or(2)
+}
+
 /// Numbers that start at an address aligned to 16 bytes, after `lead` of them.
 pub struct Tensor<T> {
     pub data: Vec<T>,
@@ -74,7 +80,8 @@ impl<T: Copy + Default> Tensor<T> {
 
 impl<T: Data> Case<T> {
     pub fn new(kernel: Kernel<Args<T>>, threads: u32, columns: usize) -> Self {
-        let by_run = kernel.key.sharing == Sharing::ByRun;
+        let sharing = kernel.key.sharing;
+        let has_sets = matches!(sharing, Sharing::ByRun | Sharing::AcrossRuns);
         let blocks = blocks(&kernel.key);
         Self {
             kernel,
@@ -85,14 +92,14 @@ impl<T: Data> Case<T> {
                 0 => 0,
                 least => (least + columns as u32 % MOST_SLOTS).min(MOST_SLOTS),
             },
-            rows: if by_run { 6 } else { 7 },
+            rows: if has_sets { 6 } else { 7 },
             columns,
-            runs: if by_run {
-                (blocks * threads / WARP) as usize
-            } else {
-                columns
+            runs: match sharing {
+                Sharing::ByRun => (blocks * threads / WARP) as usize,
+                Sharing::AcrossRuns => across(columns, kernel.key.access_elements(size_of::<T>() as u32) as usize),
+                _ => columns,
             },
-            sets: if by_run { 3 } else { 1 },
+            sets: if has_sets { 3 } else { 1 },
             residual: false,
             stream: false,
             narrow: false,

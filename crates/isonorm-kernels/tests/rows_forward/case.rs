@@ -89,7 +89,7 @@ fn copied<T: Copy + Default>(from: &Aligned<T>) -> Aligned<T> {
 
 impl<T: Data> Case<T> {
     pub fn new(kernel: Kernel<Args<T>>, threads: u32, columns: usize) -> Self {
-        let by_run = kernel.key.sharing == Sharing::ByRun;
+        let by_run = matches!(kernel.key.sharing, Sharing::ByRun | Sharing::AcrossRuns);
         let blocks = match kernel.key.owner {
             Owner::Blocks => 2,
             Owner::Chip => 3,
@@ -128,7 +128,7 @@ impl<T: Data> Case<T> {
     }
 
     pub fn by_run(&self) -> bool {
-        self.kernel.key.sharing == Sharing::ByRun
+        matches!(self.kernel.key.sharing, Sharing::ByRun | Sharing::AcrossRuns)
     }
 
     /// Parameters of a set.
@@ -157,7 +157,7 @@ impl<T: Data> Case<T> {
             let anywhere = self.kernel.key.width == Width::Element || self.lead.is_multiple_of(lanes);
             return anywhere && self.gap == 0 && self.run == self.columns;
         }
-        let whole_runs = !self.by_run() || self.run.is_multiple_of(lanes);
+        let whole_runs = self.kernel.key.sharing != Sharing::ByRun || self.run.is_multiple_of(lanes);
         self.kernel
             .key
             .fits(self.columns as u64, (self.threads, self.blocks), bytes as u32)

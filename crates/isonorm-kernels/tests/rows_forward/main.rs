@@ -69,10 +69,13 @@ fn every_kernel<T: Rounding>() {
             for columns in lengths(&kernel, threads) {
                 let mut case = Case::new(kernel, threads, columns);
                 case.narrow = columns % 3 == 0;
-                if kernel.key.sharing == Sharing::ByRun {
-                    let lanes = kernel.key.access_elements(size_of::<T>() as u32) as usize;
-                    case.run = (columns / 3).max(1).next_multiple_of(lanes);
-                }
+                let lanes = kernel.key.access_elements(size_of::<T>() as u32) as usize;
+                case.run = match kernel.key.sharing {
+                    Sharing::ByRun => (columns / 3).max(1).next_multiple_of(lanes),
+                    // No whole number of accesses.
+                    Sharing::AcrossRuns => (columns / 5).max(lanes) | 1,
+                    _ => case.run,
+                };
                 check(&case, &input(&case, |random| random.f32() * 4.0 - 1.0));
             }
         }

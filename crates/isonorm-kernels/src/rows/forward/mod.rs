@@ -50,8 +50,7 @@ pub trait Spec {
     type Epilogue: Epilogue;
     /// Whether there may be a residual; it is then loaded with the row.
     const RESIDUAL: bool;
-    /// Whether rows are on their way before they are needed: the next one, to registers; to a cluster, and in a backward pass,
-    /// those that shared memory has room for.
+    /// Whether rows are on their way before they are needed: the next one, to registers; elsewhere those that shared memory has room for.
     const AHEAD: bool;
 }
 
@@ -232,8 +231,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     /// Whether there may be a smooth activation.
     const IS_ANY: bool = matches!(S::Epilogue::CLASS, Class::Any);
 
-    /// Whether a row is finished one part after the other. A smooth activation takes longer than parameters that are read
-    /// only then; those that are kept in registers could not be told apart by a variable.
+    /// Whether a row is finished one part after the other: a smooth activation takes longer than parameters that are read then; kept ones have no index.
     const ROLLED: bool = Self::IS_ANY && Self::READS;
 
     /// All that is done with a row, once it is there; every thread of the team takes part.
@@ -350,8 +348,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         }
     }
 
-    /// The same, by code that is there once for all parts; where parameters are kept as they came, for those that are not of the data's
-    /// type, which it reads.
+    /// The same, by code that is there once for all parts; where parameters are kept as they came, for those of another type, which it reads.
     #[inline(always)]
     unsafe fn finish_rolled(
         &self,
