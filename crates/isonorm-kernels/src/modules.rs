@@ -104,6 +104,7 @@ modules! {
     "rows_backward_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_apart" of "f32" "f16" "bf16" for 80;
     "rows_backward_apart_wide" of "f32" for 80;
+    "rows_backward_apart_cluster" of "f32" "f16" "bf16" for 90;
     "rows_backward_wide" of "f32" for 80;
     "rows_backward" of "f32" "f16" "bf16" for 80;
     "rows_backward_elements" of "f32" "f16" "bf16" for 80;

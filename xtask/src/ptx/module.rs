@@ -136,6 +136,9 @@ impl Module {
             "rows_backward_apart" => Some(if kernel.contains("_v4") { 112 } else { 72 + 2 * more }),
             "rows_backward_apart_wide" => Some(160),
             "rows_backward_chip_plain" if more == 0 && kernel.contains("_v4") => Some(128),
+            // Three blocks of eight warps on a multiprocessor.
+            "rows_backward_pieces_runs_piecewise" | "rows_backward_pieces_runs" => Some(80),
+            "rows_forward_pieces_runs_piecewise" if more > 0 && !is_f16 => Some(80),
             // Two of the largest blocks on a multiprocessor.
             "rows_gather" => Some(64),
             "rows_sweeps_plain" | "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),
@@ -169,7 +172,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 143] = [
+const FAMILIES: [&str; 144] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -226,6 +229,7 @@ const FAMILIES: [&str; 143] = [
     "rows_backward_plain",
     "rows_backward_apart",
     "rows_backward_apart_wide",
+    "rows_backward_apart_cluster",
     "rows_backward_wide",
     "rows_backward",
     "rows_backward_elements",

@@ -176,6 +176,18 @@ impl Told {
         }
     }
 
+    /// The same for code of [`Apart::Other`]: of the piecewise ones only one is left, which the compiler should know.
+    #[inline(always)]
+    pub(super) fn other<E: Epilogue>(self) -> Told {
+        match E::CLASS {
+            Class::Piecewise => Told {
+                kind: kind::LEAKY_RELU,
+                ..self
+            },
+            _ => self,
+        }
+    }
+
     #[inline(always)]
     fn leaky(self) -> LeakyRelu {
         LeakyRelu {

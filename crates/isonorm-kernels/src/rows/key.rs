@@ -162,7 +162,7 @@ impl Key {
 
     /// Whether other blocks than those that have rows compute the gradients of weight and bias.
     pub fn is_apart(&self) -> bool {
-        let holds = matches!(self.owner, Owner::Lanes(_) | Owner::Block) && self.width == Width::Vector;
+        let holds = matches!(self.owner, Owner::Lanes(_) | Owner::Block | Owner::Blocks) && self.width == Width::Vector;
         self.pass == Pass::Backward && self.sharing == Sharing::ByColumn && holds && !self.ahead
     }
 
@@ -295,6 +295,7 @@ impl Key {
     pub fn family(&self) -> String {
         let mut name = String::from(match self.owner {
             Owner::Grid if self.pass == Pass::Backward => "rows_sweeps",
+            Owner::Blocks if self.is_apart() => "rows_backward_apart_cluster",
             Owner::Blocks if self.pass == Pass::Backward => "rows_backward_cluster",
             Owner::Chip if self.pass == Pass::Backward => "rows_backward_chip",
             Owner::Pieces if self.pass == Pass::Backward => "rows_backward_pieces",

@@ -36,6 +36,7 @@ pub struct Case<T> {
     pub narrow: bool,
     pub activation: Activation,
     pub in_place: bool,
+    pub most_teams: u32,
     pub seed: u64,
 }
 
@@ -105,8 +106,16 @@ impl<T: Data> Case<T> {
             narrow: false,
             activation: Activation::Identity,
             in_place: false,
+            most_teams: 2,
             seed: columns as u64,
         }
+    }
+
+    /// Whether the kernel writes gradients as they are wanted.
+    pub fn writes_gradients(&self) -> bool {
+        let key = &self.kernel.key;
+        let is_one = key.owner == Owner::Chip && key.sharing == Sharing::ByColumn && self.most_teams == 1;
+        key.is_apart() || is_one
     }
 
     /// How many parameters there are.
@@ -193,10 +202,12 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         output.dx.get_mut().copy_from_slice(input.dy.get());
         output.dresidual.get_mut().copy_from_slice(input.x.get());
     }
-    let teams = (case.rows as u32).div_ceil(key.teams(case.threads)).min(2);
+    let teams = (case.rows as u32)
+        .div_ceil(key.teams(case.threads))
+        .min(case.most_teams);
     let column_blocks = if key.is_apart() { COLUMN_BLOCKS } else { 0 };
     let count = match key.sharing {
-        _ if key.is_apart() => 1,
+        _ if case.writes_gradients() => 1,
         Sharing::ByColumn => teams,
         _ => (case.rows / case.sets) as u32,
     };
@@ -204,7 +215,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
     // Gradients, where they are written as they are wanted.
     let mut narrow = [0, 1].map(|_| Tensor::new(case.parameters(), 0, || poison));
     let [narrow_weight, narrow_bias] = &mut narrow;
-    let is_narrow = key.is_apart() && case.narrow;
+    let is_narrow = case.writes_gradients() && case.narrow;
     let mut messages = Tensor::new((teams * message_words(case.blocks)) as usize, 0, || SENT);
     let [weight_parts, bias_parts] = &mut parts;
     let mut buffers = Buffers::new();

@@ -90,7 +90,7 @@ pub fn check<T: Data>(case: &Case<T>, unit: f64) {
         }
     }
     // Gradients that the kernel writes as they are wanted.
-    let rounding = if case.kernel.key.is_apart() && case.narrow {
+    let rounding = if case.writes_gradients() && case.narrow {
         unit
     } else {
         0.0

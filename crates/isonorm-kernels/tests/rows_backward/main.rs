@@ -7,7 +7,7 @@ use isonorm_kernels::rows::Data;
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::backward::Args;
 use isonorm_kernels::rows::epilogue::Class;
-use isonorm_kernels::rows::key::{Kernel, backward_kernels};
+use isonorm_kernels::rows::key::{Kernel, Key, backward_kernels};
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_math::{Activation, Bf16, F16};
@@ -115,6 +115,22 @@ fn columns_of_many_rows() {
             let columns = *lengths(&kernel, 32).last().expect("some");
             let mut case = Case::new(kernel, 32, columns);
             (case.rows, case.slots, case.narrow) = (75, lanes, narrow);
+            check(&case, 1.0 / 2048.0);
+        }
+    }
+}
+
+/// The whole chip has one row at a time: its sums are the gradients, in the parameters' type.
+#[test]
+fn one_team_writes_gradients() {
+    let of_chip = |key: &Key| key.owner == Owner::Chip && key.sharing == Sharing::ByColumn;
+    let mut kernels = contiguous::<F16>();
+    kernels.retain(|kernel| of_chip(&kernel.key));
+    assert_eq!(kernels.len(), 4);
+    for kernel in kernels {
+        for narrow in [true, false] {
+            let mut case = Case::new(kernel, 64, lengths(&kernel, 64)[0]);
+            (case.most_teams, case.narrow) = (1, narrow);
             check(&case, 1.0 / 2048.0);
         }
     }

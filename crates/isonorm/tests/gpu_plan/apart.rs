@@ -47,3 +47,57 @@ fn few_rows_and_their_columns_go_apart() {
         assert!(declined.is_none_or(|c| c.declined.is_some()), "{plan}");
     }
 }
+
+/// Rows that a cluster holds, too, while x and dy are few bytes: blocks of columns are whole clusters, and have as many rows on their way as
+/// there are.
+#[test]
+fn few_rows_of_clusters_go_apart() {
+    for (problem, entry, [cluster, threads], blocks) in [
+        // Strips of 64, 32 and 16 accesses, and a cluster for each row.
+        (
+            "layernorm x=16x65536 dtype=bf16 param=bf16",
+            "layer_blocks_v4",
+            [8, 256],
+            128 + 16 * 8,
+        ),
+        ("layernorm x=16x16384", "layer_blocks_v4", [8, 128], 128 + 16 * 8),
+        (
+            "rmsnorm x=64x16384 dtype=bf16 param=bf16",
+            "rms_blocks_v4",
+            [2, 256],
+            128 + 64 * 2,
+        ),
+    ] {
+        let apart = plan(&format!("{problem} pass=backward"));
+        assert_eq!(apart.name(), "rows/apart", "{apart}");
+        let [kernel] = apart.kernels() else {
+            panic!("one kernel: {apart}")
+        };
+        let shape = (kernel.entry, [kernel.cluster, kernel.block], kernel.grid);
+        assert_eq!(shape, (entry, [cluster, threads], blocks), "{apart}");
+    }
+    for problem in [
+        "layernorm x=128x32768 dtype=bf16 param=bf16 pass=backward",
+        "layernorm x=64x16384 pass=backward",
+        "layernorm x=16x65536 dtype=bf16 param=bf16 pass=backward inplace=yes",
+    ] {
+        let plan = plan(problem);
+        assert_ne!(plan.name(), "rows/apart", "{plan}");
+    }
+}
+
+/// The sums of the only team of the whole chip are the gradients, whatever their type: nothing is left to add up.
+#[test]
+fn one_team_leaves_gradients() {
+    for problem in [
+        "layernorm x=64x1048576 dtype=bf16 param=bf16 pass=backward",
+        "rmsnorm x=16x1048576 dtype=f16 param=f16 pass=backward",
+        "layernorm x=2x1048576 pass=backward",
+    ] {
+        let plan = plan(problem);
+        let [kernel] = plan.kernels() else {
+            panic!("one kernel: {plan}")
+        };
+        assert!(kernel.resident, "{plan}");
+    }
+}

@@ -19,11 +19,11 @@ use crate::rows::epilogue::Plain;
 use crate::rows::forward::Spec;
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::{Parameters, at_least_one};
-use crate::rows::team::Team;
+use crate::rows::team::{Owner, Owns, Team};
 use crate::simt::{self, Shared, WARP};
 
 /// Computes the gradients of the rows. For a grid of more blocks than [`column_blocks`](Args::column_blocks), which come first: they take
-/// longest.
+/// longest. Where clusters have rows, they are whole clusters, too.
 ///
 /// # Safety
 ///
@@ -48,7 +48,11 @@ pub unsafe fn apart<T: Data, S: Spec<Team: Team, Map = ByColumn, Epilogue = Plai
             parameters: ParametersOf::<T, S, V>::new(&args.affine, walk.span, false),
             dstream: [S::Access::nothing::<T>(); V],
         };
-        let others = u64::from(args.column_blocks) * u64::from(simt::block_threads() / at_least_one(team.threads()));
+        let blocks = u64::from(args.column_blocks);
+        let others = match S::Team::OWNER {
+            Owner::Blocks => blocks / u64::from(at_least_one(simt::cluster_blocks()).get()),
+            _ => blocks * u64::from(simt::block_threads() / at_least_one(team.threads())),
+        };
         let (first_row, step) = (team.first_row() - others, team.row_step() - others);
         walk.rows_from((first_row, step), &mut team, &mut rows);
     }
@@ -60,10 +64,12 @@ pub const fn rows_at_once(accesses: u32) -> u32 {
     if accesses < 8 { 4 } else { 8 }
 }
 
-/// Bytes of shared memory of a block of `threads` threads, so many of which lie side by side in a strip.
+/// Bytes of shared memory of a block of `threads` threads, so many of which lie side by side in a strip: of each column a number for each warp,
+/// whose lanes add up theirs, or for each thread that has it, if strips are wider than a warp.
 #[cfg(not(target_arch = "nvptx64"))]
 pub(in crate::rows) const fn bytes(threads: u32, lanes: u32, access_elements: u32) -> u32 {
-    threads / WARP * 2 * lanes * access_elements * size_of::<f32>() as u32
+    let parts = threads / if lanes > WARP { lanes } else { WARP };
+    parts * 2 * lanes * access_elements * size_of::<f32>() as u32
 }
 
 /// dx, without the sums over rows.
@@ -132,7 +138,8 @@ unsafe fn columns<T: Data, S: Spec<Team: Team, Map = ByColumn, Epilogue = Plain>
     while first < columns {
         let own = first + lane * width;
         let mut sums = Sums::<Numbers<T, S>, 1>::zero();
-        if own < columns {
+        // Where strips are wider than a warp, some threads may be left over.
+        if own < columns && (!is_wide::<S>() || slot < slots) {
             // SAFETY: the caller's; the rows have these columns.
             sums = unsafe { over_rows::<T, S, AT_ONCE>(args, own, (slot, slots)) };
         }
@@ -181,6 +188,12 @@ unsafe fn over_rows<T: Data, S: Spec<Team: Team>, const AT_ONCE: usize>(
     sums
 }
 
+/// Whether strips may be wider than a warp: where clusters have rows, which are then few.
+#[inline(always)]
+const fn is_wide<S: Spec<Team: Team>>() -> bool {
+    matches!(<S::Team as Owns>::OWNER, Owner::Blocks)
+}
+
 /// Adds up what the threads of a strip have, in a fixed order, and writes the gradients of its columns.
 #[inline(always)]
 unsafe fn leave<T: Data, S: Spec<Team: Team>>(
@@ -190,9 +203,16 @@ unsafe fn leave<T: Data, S: Spec<Team: Team>>(
 ) {
     let lanes = args.column_lanes;
     let numbers = lanes * Numbers::<T, S>::LANES;
-    let place = |warp: u32, of_bias: u32| {
+    let (part, lane, parts) = match is_wide::<S>() && lanes > WARP {
+        true => {
+            let (thread, lanes) = (simt::thread_index(), at_least_one(lanes));
+            (thread / lanes, thread % lanes, simt::block_threads() / lanes)
+        }
+        false => (simt::warp_index(), simt::lane(), simt::block_threads() / WARP),
+    };
+    let place = |part: u32, of_bias: u32| {
         let start = Shared::<f32>::at(S::Team::SHARED_BYTES);
-        start.offset((warp * 2 + of_bias) * numbers)
+        start.offset((part * 2 + of_bias) * numbers)
     };
     for (of_bias, own) in [(0, sums.weight[0]), (1, sums.bias[0])] {
         let of_warp = own.map(|mut sum| {
@@ -203,10 +223,10 @@ unsafe fn leave<T: Data, S: Spec<Team: Team>>(
             }
             sum
         });
-        if simt::lane() < lanes {
-            let to = place(simt::warp_index(), of_bias).offset(simt::lane() * Numbers::<T, S>::LANES);
+        if lane < lanes && (!is_wide::<S>() || part < parts) {
+            let to = place(part, of_bias).offset(lane * Numbers::<T, S>::LANES);
             of_warp.fold(0, |n, sum| {
-                // SAFETY: a place for each number of each warp.
+                // SAFETY: a place for each number of each part.
                 unsafe { simt::shared_store(to.offset(n), sum) };
                 n + 1
             });
@@ -218,11 +238,11 @@ unsafe fn leave<T: Data, S: Spec<Team: Team>>(
         let (of_bias, column) = (number / at_least_one(numbers), first + number % at_least_one(numbers));
         let base = if of_bias == 0 { args.dweight } else { args.dbias };
         if column < columns && !base.is_null() {
-            let (mut sum, mut warp) = (0.0, 0);
-            while warp < simt::block_threads() / WARP {
+            let (mut sum, mut part) = (0.0, 0);
+            while part < parts {
                 // SAFETY: written before the barrier.
-                sum += unsafe { simt::shared_load(place(warp, of_bias).offset(column - first)) };
-                warp += 1;
+                sum += unsafe { simt::shared_load(place(part, of_bias).offset(column - first)) };
+                part += 1;
             }
             // SAFETY: the caller's: a number for each column, in the parameters' type.
             unsafe { args.leave_gradient(base, u64::from(column), sum) };

@@ -31,7 +31,7 @@ pub struct Args<T> {
     /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go, or, by run, `[rows, runs]`, of
     /// pieces of runs `[pieces of a run, rows, runs]`, by segment `[parts, rows, segments]` of as many [`parts`](super::by_segment::parts) as there
     /// are; or the gradient itself in the parameters' type, of rows in segments `[rows]`, and `[columns]` where these go
-    /// [`apart`](mod@super::apart); or null.
+    /// [`apart`](mod@super::apart) or the whole chip has one row at a time; or null.
     pub dweight: *mut f32,
     /// The same of the bias's gradient; or null.
     pub dbias: *mut f32,
@@ -66,7 +66,8 @@ pub struct Args<T> {
     pub sent: u32,
     /// Blocks of the grid that have strips of columns, where rows and columns go [`apart`](mod@super::apart).
     pub column_blocks: u32,
-    /// Threads of theirs that lie side by side in a strip, with an access each: a power of two, at most those of a warp.
+    /// Threads of theirs that lie side by side in a strip, with an access each: a power of two, at most those of a warp, or, where clusters have
+    /// rows, of a block.
     pub column_lanes: u32,
 }
 

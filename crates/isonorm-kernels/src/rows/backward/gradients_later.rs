@@ -1,5 +1,6 @@
 //! The backward pass over rows that blocks of the whole chip hold in shared memory, each finished one row later: as the forward
-//! pass's [`later`](crate::rows::forward::later), with the sums over rows in registers.
+//! pass's [`later`](crate::rows::forward::later), with the sums over rows in registers. Those of a single team are the gradients of weight and
+//! bias, and are written as they are wanted.
 
 use isonorm_math::Normalizer;
 
@@ -87,7 +88,13 @@ pub unsafe fn gradients_later<T: Data, S: Spec<Team = Chip, Map = ByColumn, Epil
         row += step;
     }
     // SAFETY: the caller's.
-    unsafe { walk.leave(&team, &sums) };
+    unsafe {
+        match step {
+            // Nobody else has sums to add.
+            1 => walk.leave_gradients(&sums),
+            _ => walk.leave(&team, &sums),
+        }
+    }
 }
 
 impl<T: Data, S: Spec<Team = Chip, Map = ByColumn, Epilogue = Plain>, const V: usize> Walk<'_, T, S, V> {

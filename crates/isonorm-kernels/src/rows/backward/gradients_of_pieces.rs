@@ -109,7 +109,7 @@ impl<T: Data, S: Spec<Team = Pieces, Map = ByRun>, const V: usize> Walk<'_, T, S
             match told.apart::<S::Epilogue>() {
                 Apart::Identity => self.sums_as(row, own, Told::IDENTITY),
                 Apart::Relu => self.sums_as(row, own, Told::RELU),
-                Apart::Other => self.sums_as(row, own, told),
+                Apart::Other => self.sums_as(row, own, told.other::<S::Epilogue>()),
             }
         }
     }
@@ -143,7 +143,7 @@ impl<T: Data, S: Spec<Team = Pieces, Map = ByRun>, const V: usize> Walk<'_, T, S
             match told.apart::<S::Epilogue>() {
                 Apart::Identity => self.finish_as(row, after, own, of_x, Told::IDENTITY),
                 Apart::Relu => self.finish_as(row, after, own, of_x, Told::RELU),
-                Apart::Other => self.finish_as(row, after, own, of_x, told),
+                Apart::Other => self.finish_as(row, after, own, of_x, told.other::<S::Epilogue>()),
             }
         }
     }

@@ -44,6 +44,35 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         }
     }
 
+    /// Writes the gradients, of which the team has all the sums, in the parameters' type.
+    #[inline(always)]
+    pub(super) unsafe fn leave_gradients(&self, sums: &Sums<Numbers<T, S>, V>) {
+        const { assert!(!S::Access::BY_SEGMENT) };
+        let (args, is_narrow) = (self.args, self.args.affine.is_narrow::<T>());
+        for (base, numbers) in [(args.dweight, &sums.weight), (args.dbias, &sums.bias)] {
+            if base.is_null() {
+                continue;
+            }
+            unrolled::<V>(|v| {
+                if self.has(v) {
+                    let start = self.span.start(v) as usize;
+                    // SAFETY: the caller's: a gradient for each column, in the parameters' type.
+                    unsafe {
+                        match is_narrow {
+                            true => {
+                                S::Access::store(
+                                    base.cast::<T>().wrapping_add(start),
+                                    S::Access::pack::<T>(numbers[v]),
+                                );
+                            }
+                            false => numbers[v].store(base.wrapping_add(start)),
+                        }
+                    }
+                }
+            });
+        }
+    }
+
     /// The same for the sums of one parameter, where they are wanted.
     #[inline(always)]
     unsafe fn leave_one(&self, team: &S::Team, base: *mut f32, numbers: &[Numbers<T, S>; V]) {

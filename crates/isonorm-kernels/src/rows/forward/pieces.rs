@@ -145,7 +145,7 @@ impl<T: Data, S: Spec<Team = Pieces, Statistics: Summed, Map: OfColumn>, const V
             match self.args.activation.apart::<S::Epilogue>() {
                 Apart::Identity => self.finish_as(row, after, finished(Told::IDENTITY)),
                 Apart::Relu => self.finish_as(row, after, finished(Told::RELU)),
-                Apart::Other => self.finish_as(row, after, finished(self.args.activation)),
+                Apart::Other => self.finish_as(row, after, finished(self.args.activation.other::<S::Epilogue>())),
             }
         }
     }

@@ -36,6 +36,10 @@ macro_rules! backward_kernels {
                 layer_warp_v8: Centred, Lanes<32>, Vectors, 8, ByColumn, Plain, true, false;
                 rms_warp_v8: Uncentred, Lanes<32>, Vectors, 8, ByColumn, Plain, true, false;
             }
+            "rows_backward_apart_cluster" by apart {
+                layer_blocks_v4: Centred, Blocks, Vectors, 4, ByColumn, Plain, true, false;
+                rms_blocks_v4: Uncentred, Blocks, Vectors, 4, ByColumn, Plain, true, false;
+            }
             "rows_backward_wide" by backward {
                 layer_warp_v6_ahead: Centred, Lanes<32>, Vectors, 6, ByColumn, Plain, true, true;
                 layer_warp_v8_ahead: Centred, Lanes<32>, Vectors, 8, ByColumn, Plain, true, true;

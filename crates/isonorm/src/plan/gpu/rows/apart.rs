@@ -9,7 +9,8 @@ use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
 use super::super::tuning::APART;
-use super::{Backward, Columns, Listed, Messages, Rows, Schedule, Work};
+use super::registers::CLUSTERS;
+use super::{Backward, Columns, Kernel, Listed, Messages, Rows, Schedule, Work};
 
 pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     if !rows.has_parameters || rows.parameters.sharing != Sharing::ByColumn {
@@ -24,13 +25,27 @@ pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     let kernels = rows.kernels_apart();
     // The fewest threads for a row, and the least that each of them has of it.
     let fitting = kernels.iter().filter_map(|listed| Shape::of(rows, listed));
-    let shape = fitting.min_by_key(|shape| (shape.listed.key.owner == Owner::Block, shape.listed.key.accesses));
+    let of_team = |owner: Owner| match owner {
+        Owner::Block => 1,
+        Owner::Blocks => 2,
+        _ => 0,
+    };
+    let shape = fitting.min_by_key(|shape| (of_team(shape.listed.key.owner), shape.listed.key.accesses));
     let shape = shape.ok_or("there is no such kernel that holds a row")?;
     let (read, cached) = (read_bytes(rows), rows.gpu.l2_bytes as u64 * APART.cached / 100);
     if read > cached {
         return Err(format!(
             "x and dy are read twice, and the last-level cache does not hold their {read} bytes"
         ));
+    }
+    if shape.blocks > 1 {
+        let most = APART.most_shared[usize::from(rows.bytes() == 4)];
+        return match read > most {
+            true => Err(format!(
+                "x and dy are {read} bytes; of more than {most}, rows that blocks share leave sums for a second kernel sooner"
+            )),
+            false => Ok(shape.schedule(rows)),
+        };
     }
     let (apart, after) = (shape.nanoseconds(rows), after(rows, &shape));
     if apart > after {
@@ -60,6 +75,8 @@ fn after(rows: &Rows<'_>, shape: &Shape) -> u64 {
 struct Shape {
     listed: &'static Listed,
     threads: u32,
+    /// Of a team.
+    blocks: u32,
     columns: Columns,
 }
 
@@ -68,14 +85,31 @@ impl Shape {
     fn of(rows: &Rows<'_>, listed: &'static Listed) -> Option<Shape> {
         let key = &listed.key;
         let accesses = rows.columns.div_ceil(key.access_elements(rows.bytes()).into());
-        let threads = match key.owner {
-            Owner::Block => accesses.div_ceil(key.accesses.into()).next_multiple_of(WARP.into()),
-            _ => APART.threads.into(),
+        let threads = |blocks: u32| {
+            let threads = match key.owner {
+                Owner::Block | Owner::Blocks => {
+                    let of_block = u64::from(key.accesses * blocks);
+                    accesses.div_ceil(of_block).next_multiple_of(WARP.into())
+                }
+                _ => APART.threads.into(),
+            };
+            let threads = u32::try_from(threads).ok()?;
+            key.fits(rows.columns, (threads, blocks), rows.bytes())
+                .then_some((threads, blocks))
         };
-        let threads = u32::try_from(threads).ok()?;
-        if !key.fits(rows.columns, (threads, 1), rows.bytes()) {
-            return None;
-        }
+        // The largest clusters of which all run at once, if any do, for a row's threads have less to do then; but not of small blocks, for
+        // strips have as many threads.
+        let (threads, blocks) = match key.owner {
+            Owner::Blocks => {
+                rows.has_clusters(listed.needs()?).ok()?;
+                let holding = || CLUSTERS.into_iter().filter_map(threads);
+                let suits = |&(threads, blocks): &(u32, u32)| {
+                    rows.rows * u64::from(blocks) <= rows.gpu.sms.into() && threads >= APART.least_threads
+                };
+                holding().filter(suits).last().or_else(|| holding().next())?
+            }
+            _ => threads(1)?,
+        };
         let most_blocks = APART.most_blocks * u64::from(rows.gpu.sms) / 100;
         // Narrow strips for enough blocks; but wide ones where each thread has all of its rows on their way at once.
         let suits = |&lanes: &u32| {
@@ -84,20 +118,35 @@ impl Shape {
             is_few && !next_is_at_once
         };
         let mut narrower = (0..).map(|k| 1 << k).take_while(|&lanes| lanes < APART.most_lanes);
-        let lanes = narrower.find(suits).unwrap_or(APART.most_lanes);
+        let lanes = match key.owner {
+            Owner::Blocks => {
+                // As wide as they can be with all rows on their way at once, and enough blocks.
+                let rows_of = |lanes: u32| u64::from(threads / lanes * rows_at_once(key.accesses));
+                let suits = |&lanes: &u32| rows_of(lanes) >= rows.rows && accesses >= most_blocks * u64::from(lanes);
+                let wider = (0..)
+                    .map(|k| APART.most_lanes << k)
+                    .take_while(|&lanes| lanes <= threads);
+                wider.filter(suits).last().unwrap_or(APART.most_lanes)
+            }
+            _ => narrower.find(suits).unwrap_or(APART.most_lanes),
+        };
+        // Whole clusters.
+        let strips = accesses.div_ceil(lanes.into()).next_multiple_of(blocks.into());
         Some(Shape {
             listed,
             threads,
+            blocks,
             columns: Columns {
-                blocks: accesses.div_ceil(lanes.into()) as u32,
+                blocks: strips as u32,
                 lanes,
             },
         })
     }
 
-    /// Blocks that have rows, one for each team.
+    /// Blocks that have rows: one for some teams, or some for each.
     fn row_blocks(&self, rows: &Rows<'_>) -> u64 {
-        rows.rows.div_ceil(self.listed.key.teams(self.threads).into())
+        let teams = rows.rows.div_ceil(self.listed.key.teams(self.threads).into());
+        teams * u64::from(self.blocks)
     }
 
     /// What the strips take by an estimate, besides moving bytes.
@@ -117,8 +166,12 @@ impl Shape {
 
     fn schedule(&self, rows: &Rows<'_>) -> Schedule {
         let grid = u64::from(self.columns.blocks) + self.row_blocks(rows);
+        let kernel = Kernel {
+            cluster: self.blocks,
+            ..rows.kernel(self.listed, grid, self.threads, self.columns.lanes)
+        };
         Schedule {
-            kernels: vec![rows.kernel(self.listed, grid, self.threads, self.columns.lanes)],
+            kernels: vec![kernel],
             work: Work::Backward(Backward {
                 apart: Some(self.columns),
                 ..rows.backward(rows.columns)

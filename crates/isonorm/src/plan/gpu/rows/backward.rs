@@ -4,6 +4,7 @@ use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::backward::by_segment;
 use isonorm_kernels::rows::gather;
 use isonorm_kernels::rows::parameters::Sharing;
+use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
 use super::super::tuning::{self, GATHER_PARTS, LEAST_GATHER_WARPS, MOST_GATHER_WARPS, Registers};
@@ -12,18 +13,28 @@ use super::{Backward, Kernel, MOST_BLOCKS, REGION_BYTES, Rows, Schedule, Work};
 use crate::DType;
 
 pub(super) fn lanes(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
-    by_lanes(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice, &tuning::BACKWARD))
+    let tuning = of_teams(rows);
+    by_lanes(rows, width, tuning).map(|choice| schedule(rows, choice, tuning))
 }
 
 pub(super) fn block(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
-    by_block(rows, width, &tuning::BACKWARD).map(|choice| schedule(rows, choice, &tuning::BACKWARD))
+    let tuning = of_teams(rows);
+    by_block(rows, width, tuning).map(|choice| schedule(rows, choice, tuning))
+}
+
+/// Teams have one row each, where there are enough teams and nothing is summed over rows.
+fn of_teams(rows: &Rows<'_>) -> &'static Registers {
+    match rows.parameters.sharing == Sharing::ByColumn && rows.has_parameters {
+        true => &tuning::BACKWARD,
+        false => &tuning::BACKWARD_ROWS,
+    }
 }
 
 pub(super) fn blocks(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     let of = |tuning| by_blocks(rows, width, tuning).map(|choice| schedule(rows, choice, tuning));
     match (rows.parameters.sharing, rows.has_parameters) {
         (Sharing::ByColumn, true) => of(&tuning::BACKWARD),
-        (Sharing::ByColumn, false) => of(&tuning::BACKWARD).or_else(|_| of(&tuning::BACKWARD_RUNS)),
+        (Sharing::ByColumn, false) => of(&tuning::BACKWARD_ROWS).or_else(|_| of(&tuning::BACKWARD_RUNS)),
         _ => of(&tuning::BACKWARD_RUNS),
     }
 }
@@ -57,7 +68,10 @@ pub(super) fn with_slots(rows: &Rows<'_>, choice: Choice, tuning: &Registers, sl
         kept: slots,
         messages: choice.messages(rows, teams),
     };
-    scheduled(rows, held, (parts, gradients))
+    // A single team of the chip writes gradients as they are wanted.
+    let is_one = parts == 1 && choice.listed.key.owner == Owner::Chip && rows.parameters.sharing == Sharing::ByColumn;
+    let are_gradients = is_one || rows.parameters.are_gradients(parts);
+    scheduled(rows, held, (parts, gradients), are_gradients)
 }
 
 /// How many sums there are of each gradient that is left row by row, in so many parts, and how many gradients.
@@ -66,9 +80,8 @@ pub(super) fn of_rows(rows: &Rows<'_>, parts: u64) -> (u64, u64) {
     (rows.rows / sets * parts, sets * u64::from(rows.parameters.runs))
 }
 
-/// The kernel that computes dx, and what adds up so many sums of so many gradients.
-pub(super) fn scheduled(rows: &Rows<'_>, held: Held, (parts, gradients): (u64, u64)) -> Schedule {
-    let are_gradients = rows.parameters.are_gradients(parts);
+/// The kernel that computes dx, and what adds up so many sums of so many gradients, if they are not the gradients themselves.
+pub(super) fn scheduled(rows: &Rows<'_>, held: Held, (parts, gradients): (u64, u64), are_gradients: bool) -> Schedule {
     let adds_up = rows.has_parameters && !are_gradients;
     let sums_bytes = match adds_up {
         true => ((parts * gradients) as usize * size_of::<f32>()).next_multiple_of(REGION_BYTES),

@@ -6,7 +6,7 @@ use isonorm_kernels::rows::key::Pass;
 use isonorm_kernels::rows::pieces::share;
 use isonorm_kernels::rows::team::Owner;
 
-use super::super::occupancy::RESERVED_SHARED_BYTES;
+use super::super::occupancy::{RESERVED_SHARED_BYTES, blocks_per_sm};
 use super::super::tuning::PIECES;
 use super::registers::Held;
 use super::{Kernel, Listed, Messages, Rows, Schedule, backward, registers};
@@ -42,7 +42,10 @@ pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     };
     let mut schedule = match rows.pass {
         Pass::Forward => registers::scheduled(rows, held),
-        Pass::Backward => backward::scheduled(rows, held, backward::of_rows(rows, parts)),
+        Pass::Backward => {
+            let (parts, gradients) = backward::of_rows(rows, parts);
+            backward::scheduled(rows, held, (parts, gradients), rows.parameters.are_gradients(parts))
+        }
     };
     schedule.again_bytes += rows.rows * not_kept * tensors(rows) * u64::from(rows.bytes());
     Ok(schedule)
@@ -77,7 +80,9 @@ impl Pieces {
         let run = rows.columns / runs;
         let head = key.shared_bytes(threads, 0);
         let group_bytes = key.shared_bytes(threads, 1) - head;
-        let room = (rows.gpu.shared_bytes_per_sm / PIECES.blocks).saturating_sub(RESERVED_SHARED_BYTES);
+        // As many blocks as registers leave room for.
+        let blocks = blocks_per_sm(rows.gpu, &rows.kernel(listed, 1, threads, 0)).clamp(1, PIECES.most_blocks);
+        let room = (rows.gpu.shared_bytes_per_sm / blocks).saturating_sub(RESERVED_SHARED_BYTES);
         let most_kept = room.min(rows.gpu.shared_bytes_per_block).saturating_sub(head) / group_bytes;
         let resident = rows.resident_blocks(listed, threads, most_kept);
         let of_group = u64::from(key.tile_elements(threads, rows.bytes()));

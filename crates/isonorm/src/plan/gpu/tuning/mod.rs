@@ -154,6 +154,12 @@ pub(super) const BACKWARD: Registers = Registers {
     least_rows: 2,
 };
 
+/// The backward pass, where nothing is summed over rows.
+pub(super) const BACKWARD_ROWS: Registers = Registers {
+    least_rows: 1,
+    ..BACKWARD
+};
+
 const BACKWARD_STRETCHES: Shared = Shared {
     cluster: &[(4, 128..=256), (4, 128..=512)],
     most_cluster_threads: 512,
@@ -179,6 +185,10 @@ pub(super) struct Apart {
     pub(super) most_blocks: u64,
     /// The share of the last-level cache that holds x and dy until they are read again, in percent.
     pub(super) cached: u64,
+    /// Threads of blocks that share a row, at least.
+    pub(super) least_threads: u32,
+    /// Bytes of x and dy of rows that blocks share, at most: of 16 bits an element, and of 32.
+    pub(super) most_shared: [u64; 2],
     /// Nanoseconds that it takes besides moving bytes, by an estimate: of 16 bits an element, and of 32.
     pub(super) once: [u64; 2],
     /// Picoseconds for each row, at least.
@@ -202,6 +212,8 @@ pub(super) const APART: Apart = Apart {
     most_lanes: 16,
     most_blocks: 50,
     cached: 67,
+    least_threads: 128,
+    most_shared: [6 << 20, 3 << 20],
     once: [1300, 900],
     row: [1050, 600],
     round: 300,
@@ -230,8 +242,8 @@ pub(super) const LONG: Long = Long {
 pub(super) struct Pieces {
     /// Threads of a block.
     pub(super) threads: u32,
-    /// Blocks that share a multiprocessor's shared memory.
-    pub(super) blocks: u32,
+    /// Blocks that share a multiprocessor's shared memory, at most.
+    pub(super) most_blocks: u32,
     /// What is to be kept of rows at least, in percent, for one to be on its way while the sums of another are waited for.
     pub(super) kept_of_two: u64,
 }
@@ -239,7 +251,7 @@ pub(super) struct Pieces {
 /// Rows in pieces.
 pub(super) const PIECES: Pieces = Pieces {
     threads: 256,
-    blocks: 2,
+    most_blocks: 3,
     kept_of_two: 75,
 };
 
