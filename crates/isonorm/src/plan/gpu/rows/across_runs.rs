@@ -76,7 +76,7 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Planned {
     Planned {
         name: "rows/across",
         shape: shape(choice, teams, kept),
-        nanoseconds: estimate(rows, choice, (teams, accesses, false), pass),
+        nanoseconds: estimate(rows, choice, (teams, accesses, 100), pass),
         schedule,
     }
 }

@@ -12,7 +12,7 @@ use isonorm_kernels::simt::WARP;
 
 use super::super::choice::Planned;
 use super::super::occupancy::PARTS_OF_SM;
-use super::super::tuning::{BY_SEGMENT, BySegmentPass, LAUNCH};
+use super::super::tuning::{BY_SEGMENT, LAUNCH, OfPass};
 use super::registers::{self, CLUSTERS, Choice, teams};
 use super::segments::{needed_slots, shape, slots, tuning};
 use super::{Listed, Parameters, Rows, backward, running};
@@ -149,22 +149,26 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Option<Planned> {
 
 /// The time that it takes by an estimate.
 fn nanoseconds(rows: &Rows<'_>, choice: Choice, teams: u64) -> u64 {
-    let pass = &BY_SEGMENT.passes[usize::from(rows.pass == Pass::Backward)];
+    let (backward, wide) = (rows.pass == Pass::Backward, rows.dtype == DType::F32);
+    let (pass, element) = (usize::from(backward), usize::from(wide));
     let of_each = rows.segments.threads_of_each(Width::Ragged, rows.bytes());
     let accesses = u64::from(rows.segments.count) * u64::from(of_each);
     let is_whole = rows
         .segments
         .length
         .is_multiple_of(Width::Ragged.elements(rows.bytes()));
-    estimate(rows, choice, (teams, accesses, is_whole), pass)
+    let percent = if is_whole { BY_SEGMENT.whole[pass][element] } else { 100 };
+    let step = if choice.blocks > 1 { BY_SEGMENT.step[pass] } else { 0 };
+    let estimate = estimate(rows, choice, (teams, accesses, percent), &BY_SEGMENT.passes[pass]);
+    estimate + rows.rows.div_ceil(teams) * step
 }
 
-/// The time that a pass takes by an estimate, of so many teams and accesses to a row; and whether each of these is one segment's alone.
+/// The time that a pass takes by an estimate, of so many teams and accesses to a row, each of which takes so many percent of a usual one.
 pub(super) fn estimate(
     rows: &Rows<'_>,
     choice: Choice,
-    (teams, accesses, is_whole): (u64, u64, bool),
-    pass: &BySegmentPass,
+    (teams, accesses, percent): (u64, u64, u64),
+    pass: &OfPass,
 ) -> u64 {
     let warps_of_row = u64::from(choice.blocks) * u64::from(choice.threads / WARP);
     let rounds = rows.rows.div_ceil(teams);
@@ -180,13 +184,12 @@ pub(super) fn estimate(
     let speed = rows.gpu.copy_bytes_per_second * busy as f64 / sms as f64;
     let memory = (bytes as f64 / speed * 1e9) as u64 * pass.memory / 100;
     let wide = usize::from(rows.dtype == DType::F32);
-    let access = pass.access[wide] * if is_whole { pass.whole[wide] } else { 100 } / 100;
+    let access = pass.access[wide] * percent / 100;
     let accesses = accesses / u64::from(WARP) + 1;
     let parts = busy * u64::from(PARTS_OF_SM);
     let instructions = rows.rows * (accesses * access + warps_of_row * pass.warp) / parts;
     let waits = pass.waits * parts / (teams * warps_of_row);
     let waits = if warps_of_row == 1 { waits / 2 } else { waits };
     let instructions = instructions * (100 + waits) / 100_000;
-    let step = if choice.blocks > 1 { pass.step } else { 0 };
-    LAUNCH + pass.start + rounds * step + (rounds * memory).max(instructions)
+    LAUNCH + pass.start + (rounds * memory).max(instructions)
 }

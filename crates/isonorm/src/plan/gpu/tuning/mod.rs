@@ -3,10 +3,12 @@
 //!
 //! Measured on an H200 with kernels in turns with copies; see `docs/tuning.md`.
 
+mod groups;
 mod tiles;
 
 use std::ops::RangeInclusive;
 
+pub(super) use self::groups::{ACROSS_RUNS, BY_SEGMENT, OfPass};
 pub(super) use self::tiles::{COLUMNS, HELD, TILES};
 
 /// How many accesses a thread makes to a row that a block owns: tried in order, taken when the block's threads come out in the
@@ -367,86 +369,3 @@ pub(super) const SEGMENTS: Segments = Segments {
     crowded: 130,
     large_halves: 130,
 };
-
-/// Contiguous rows of segments with a weight and a bias each.
-pub(super) struct BySegment {
-    /// Threads of a cluster's block, at least.
-    pub(super) cluster_threads: u32,
-    /// Bytes of a row of several segments up to which kernels without accesses of their own for each do better.
-    pub(super) short_bytes: u64,
-    /// Bytes of such a row from which on clusters do better with it as it comes, in `f32`.
-    pub(super) cluster_bytes: u64,
-    /// Bytes of such a row beyond which the whole chip does, in 16 bits.
-    pub(super) chip_bytes: u64,
-    /// The estimate of the forward pass, and of the backward pass.
-    pub(super) passes: [BySegmentPass; 2],
-}
-
-/// How long a pass over such rows takes, by an estimate: of whichever takes longer, moving bytes or instructions, and besides that.
-pub(super) struct BySegmentPass {
-    /// Nanoseconds, once.
-    pub(super) start: u64,
-    /// Nanoseconds of a row of a cluster.
-    pub(super) step: u64,
-    /// How long memory takes, in percent of the time of a copy.
-    pub(super) memory: u64,
-    /// Picoseconds of an access of a warp: of 16 bits an element, and of 32.
-    pub(super) access: [u64; 2],
-    /// The same where every access is the segment's alone, in percent.
-    pub(super) whole: [u64; 2],
-    /// Picoseconds that a warp takes besides for a row.
-    pub(super) warp: u64,
-    /// How much longer instructions take with a single warp on each part of a multiprocessor, in percent; less with more of them, and half
-    /// where a warp is a block and waits for no other.
-    pub(super) waits: u64,
-}
-
-/// Contiguous rows of segments with a weight and a bias each.
-pub(super) const BY_SEGMENT: BySegment = BySegment {
-    cluster_threads: 64,
-    short_bytes: 4 << 10,
-    cluster_bytes: 16 << 10,
-    chip_bytes: 20 << 10,
-    passes: [
-        BySegmentPass {
-            start: 1990,
-            step: 478,
-            memory: 90,
-            access: [97_300, 53_500],
-            whole: [70, 78],
-            warp: 125_900,
-            waits: 347,
-        },
-        BySegmentPass {
-            start: 4910,
-            step: 320,
-            memory: 90,
-            access: [147_900, 106_500],
-            whole: [78, 84],
-            warp: 11_200,
-            waits: 280,
-        },
-    ],
-};
-
-/// Contiguous rows of runs that accesses lie across, forward and backward: what clusters and whole accesses would change is of no account.
-pub(super) const ACROSS_RUNS: [BySegmentPass; 2] = [
-    BySegmentPass {
-        start: 0,
-        step: 0,
-        memory: 94,
-        access: [84_800, 48_400],
-        whole: [100, 100],
-        warp: 226_300,
-        waits: 9,
-    },
-    BySegmentPass {
-        start: 420,
-        step: 0,
-        memory: 102,
-        access: [156_800, 34_900],
-        whole: [100, 100],
-        warp: 119_000,
-        waits: 369,
-    },
-];

@@ -1,0 +1,78 @@
+//! Those of contiguous rows with several weights and biases each: groups of channels.
+
+/// How long a pass takes by an estimate: as long as moving bytes does, or instructions, whichever is longer, and a start.
+pub(crate) struct OfPass {
+    /// Nanoseconds, once.
+    pub(crate) start: u64,
+    /// How long memory takes, in percent of the time of a copy.
+    pub(crate) memory: u64,
+    /// Picoseconds of an access of a warp: of 16 bits an element, and of 32.
+    pub(crate) access: [u64; 2],
+    /// Picoseconds that a warp takes besides for a row.
+    pub(crate) warp: u64,
+    /// How much longer instructions take with a single warp on each part of a multiprocessor, in percent; less with more of them, and half
+    /// where a warp is a block and waits for no other.
+    pub(crate) waits: u64,
+}
+
+/// Rows whose segments have accesses of their own. Of two numbers or estimates the first is the forward pass's.
+pub(crate) struct BySegment {
+    /// Threads of a cluster's block, at least.
+    pub(crate) cluster_threads: u32,
+    /// Bytes of a row of several segments up to which kernels without accesses of their own for each do better.
+    pub(crate) short_bytes: u64,
+    /// Bytes of such a row from which on clusters do better with it as it comes, in `f32`.
+    pub(crate) cluster_bytes: u64,
+    /// Bytes of such a row beyond which the whole chip does, in 16 bits.
+    pub(crate) chip_bytes: u64,
+    /// Nanoseconds that a cluster takes besides for a row.
+    pub(crate) step: [u64; 2],
+    /// How long an access takes that is its segment's alone, in percent of others: of 16 bits an element, and of 32.
+    pub(crate) whole: [[u64; 2]; 2],
+    /// The rest of the estimate.
+    pub(crate) passes: [OfPass; 2],
+}
+
+/// Rows whose segments have accesses of their own.
+pub(crate) const BY_SEGMENT: BySegment = BySegment {
+    cluster_threads: 64,
+    short_bytes: 4 << 10,
+    cluster_bytes: 16 << 10,
+    chip_bytes: 20 << 10,
+    step: [478, 320],
+    whole: [[70, 78], [78, 84]],
+    passes: [
+        OfPass {
+            start: 1990,
+            memory: 90,
+            access: [97_300, 53_500],
+            warp: 125_900,
+            waits: 347,
+        },
+        OfPass {
+            start: 4910,
+            memory: 90,
+            access: [147_900, 106_500],
+            warp: 11_200,
+            waits: 280,
+        },
+    ],
+};
+
+/// Rows of runs that accesses lie across, forward and backward.
+pub(crate) const ACROSS_RUNS: [OfPass; 2] = [
+    OfPass {
+        start: 0,
+        memory: 94,
+        access: [84_800, 48_400],
+        warp: 226_300,
+        waits: 9,
+    },
+    OfPass {
+        start: 420,
+        memory: 102,
+        access: [156_800, 34_900],
+        warp: 119_000,
+        waits: 369,
+    },
+];
