@@ -9,7 +9,7 @@
 //! | [`oracle`] | every op from its definition, in compensated `f64` |
 //! | [`tolerance`] | how far an engine may be from the oracle, and why |
 //! | [`engine`] | [`Engine`]; the CPU, the interpreter of GPU kernels, and GPUs, in guarded memory |
-//! | [`runner`] | [`run_case`], [`run_suite`] and their reports |
+//! | [`runner`] | [`run_case`], [`run_suite`], [`run_suite_ahead`] and their reports |
 //!
 //! ```
 //! use isonorm_check::{Case, CpuEngine, run_case};
@@ -34,4 +34,4 @@ pub use data::Data;
 pub use engine::{
     BackwardInputs, CpuEngine, CudaEngine, Engine, ForwardInputs, InterpreterEngine, Output, Outputs, Running, Start,
 };
-pub use runner::{CaseReport, SuiteReport, Worst, run_case, run_suite};
+pub use runner::{CaseReport, SuiteReport, Worst, run_case, run_suite, run_suite_ahead};

@@ -1,7 +1,7 @@
 //! Every suite on the CPU engine.
 
 use isonorm::Device;
-use isonorm_check::{Case, CpuEngine, Engine, run_suite, suites};
+use isonorm_check::{Case, CpuEngine, Engine, run_suite, run_suite_ahead, suites};
 
 fn cases(suite: &str) -> Vec<Case> {
     suites()
@@ -22,6 +22,23 @@ fn check(engine: &mut dyn Engine, suite: &str) {
 /// With threads that share the work unevenly.
 fn three_threads() -> CpuEngine {
     CpuEngine::new(Device::cpu_with_threads(3))
+}
+
+/// Whatever is computed ahead, and by how many threads, the report is the same, and comes case by case in order.
+#[test]
+fn ahead_or_not() {
+    let all = cases("smoke");
+    let mut engine = three_threads();
+    let mut in_turn = Vec::new();
+    let expected = run_suite(&mut engine, &all, |report| in_turn.push(report.to_string()));
+    for threads in [0, 1, 3, all.len() + 2] {
+        let mut ahead = Vec::new();
+        let report = run_suite_ahead(&mut engine, &all, threads, |report| ahead.push(report.to_string()));
+        assert_eq!(ahead, in_turn, "{threads} threads");
+        assert_eq!(report.to_string(), expected.to_string(), "{threads} threads");
+    }
+    let none = run_suite_ahead(&mut engine, &[], 2, |_| panic!("there is no case"));
+    assert_eq!(none.cases, 0);
 }
 
 #[test]

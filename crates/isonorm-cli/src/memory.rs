@@ -16,6 +16,12 @@ pub(crate) fn check(bytes: u64) -> Result<()> {
     }
 }
 
+/// How often so many bytes fit, once where that is not known.
+pub(crate) fn times(bytes: u64) -> usize {
+    let times = available().map_or(1, |available| available / bytes.max(1));
+    times.try_into().unwrap_or(usize::MAX)
+}
+
 /// Free memory as Linux tells it; elsewhere what the allocator can do is found out by allocating.
 fn available() -> Option<u64> {
     let told = std::fs::read_to_string("/proc/meminfo").ok()?;

@@ -6,12 +6,12 @@ use std::time::Instant;
 use isonorm::Geometry;
 use isonorm::cuda::Interpreter;
 use isonorm_check::{
-    Case, CaseReport, CpuEngine, CudaEngine, Engine, InterpreterEngine, Start, SuiteReport, run_suite, suites,
+    Case, CaseReport, CpuEngine, CudaEngine, Engine, InterpreterEngine, Start, SuiteReport, run_suite_ahead, suites,
 };
 use serde::Serialize;
 
 use crate::device::{DeviceArgs, Place};
-use crate::error::{Outcome, Result};
+use crate::error::{Error, Outcome, Result};
 use crate::format::seconds;
 use crate::memory;
 use crate::screen::{BAD, GOOD, LABEL, STRONG, Screen, progress, styled};
@@ -20,7 +20,9 @@ use crate::table::{Align, Columns};
 const DETAILS: &str = "\
 Every case runs in guarded memory and is compared, element by element, with an oracle in compensated double precision.
 Tolerances are derived from the type, the length of the sums and their conditioning; the column `worst` is the largest
-error as a share of its tolerance. What a device has no kernel for is skipped, and counted with the reason. A case is a problem string, with data= and seed= if the data matters.
+error as a share of its tolerance. What a device has no kernel for is skipped, and counted with the reason. While the
+device works, --threads threads compute what the next cases read, and what should come of them. A case is a problem
+string, with data= and seed= if the data matters.
 
 Exit code 1: a case failed, or none was run. Each failure is shown with its worst element and the command that reproduces it.";
 
@@ -94,20 +96,25 @@ fn chosen(args: &Args) -> Vec<(&'static str, Vec<Case>)> {
 
 fn run(args: &Args) -> Result<Vec<Done>> {
     let chosen = chosen(args);
-    for case in chosen.iter().flat_map(|(_, cases)| cases) {
-        let g = Geometry::of(&case.desc)?;
-        let most = g.elements().max(g.groups()).max(g.parameters) as u64;
-        memory::check(most.saturating_mul(BYTES_PER_ELEMENT))?;
-    }
+    let bytes = |cases: &[Case]| {
+        cases
+            .iter()
+            .try_fold(0, |most, case| Ok::<u64, Error>(most.max(bytes(case)?)))
+    };
+    let sizes = chosen.iter().map(|(_, cases)| bytes(cases));
+    let sizes: Vec<u64> = sizes.collect::<Result<_>>()?;
+    memory::check(sizes.iter().copied().max().unwrap_or(0))?;
     args.device.pool()?.install(|| {
         let mut engines = engines(&args.device)?;
         let cases: usize = chosen.iter().map(|(_, cases)| cases.len()).sum();
         let bar = progress((cases * engines.len()) as u64, "verifying");
         let mut done = Vec::new();
-        for (suite, cases) in &chosen {
+        for ((suite, cases), &bytes) in chosen.iter().zip(&sizes) {
+            // As many cases at a time as there is memory for; one of them is the engine's.
+            let ahead = memory::times(bytes).saturating_sub(1).min(rayon::current_num_threads());
             for (kind, engine) in &mut engines {
                 let start = Instant::now();
-                let report = run_suite(&mut **engine, cases, |_| bar.inc(1));
+                let report = run_suite_ahead(&mut **engine, cases, ahead, |_| bar.inc(1));
                 done.push(Done {
                     suite: format!("{suite}{kind}"),
                     seconds: start.elapsed().as_secs_f64(),
@@ -118,6 +125,13 @@ fn run(args: &Args) -> Result<Vec<Done>> {
         bar.finish_and_clear();
         Ok(done)
     })
+}
+
+/// Memory that a case takes, about.
+fn bytes(case: &Case) -> Result<u64> {
+    let g = Geometry::of(&case.desc)?;
+    let most = g.elements().max(g.groups()).max(g.parameters) as u64;
+    Ok(most.saturating_mul(BYTES_PER_ELEMENT))
 }
 
 /// What is added to a suite's name, and what runs it.

@@ -106,7 +106,7 @@ impl Shape {
                 let suits = |&(threads, blocks): &(u32, u32)| {
                     rows.rows * u64::from(blocks) <= rows.gpu.sms.into() && threads >= APART.least_threads
                 };
-                holding().filter(suits).last().or_else(|| holding().next())?
+                holding().rfind(suits).or_else(|| holding().next())?
             }
             _ => threads(1)?,
         };
