@@ -142,6 +142,10 @@ fn long_rows_in_blocks_clusters_and_the_grid() {
         ("layernorm x=1x110000 residual=stream inplace=yes", "rows/grid"),
         (
             "layernorm x=5x10000 dtype=bf16 residual=stream pass=backward",
+            "rows/apart",
+        ),
+        (
+            "layernorm x=5x10000 dtype=bf16 residual=stream inplace=yes pass=backward",
             "rows/blocks",
         ),
         ("rmsnorm x=2x40000 dtype=bf16 param=bf16", "rows/blocks"),
@@ -158,7 +162,8 @@ fn long_rows_in_blocks_clusters_and_the_grid() {
         ("groupnorm x=3x2x152x152 groups=2 dtype=f16", "rows/blocks"),
         ("groupnorm x=1x6x112x112 groups=1 dtype=f32", "rows/blocks"),
         ("groupnorm x=1x6x160x160 groups=1 dtype=f32", "rows/pieces"),
-        ("layernorm x=5x10000 dtype=f32 pass=backward", "rows/blocks"),
+        ("layernorm x=5x10000 dtype=f32 pass=backward", "rows/apart"),
+        ("layernorm x=5x10000 dtype=f32 inplace=yes pass=backward", "rows/blocks"),
         (
             "rmsnorm x=4x20000 dtype=bf16 act=gelu residual=add pass=backward",
             "rows/blocks",
