@@ -96,22 +96,22 @@ fn chosen(args: &Args) -> Vec<(&'static str, Vec<Case>)> {
 
 fn run(args: &Args) -> Result<Vec<Done>> {
     let chosen = chosen(args);
-    let bytes = |cases: &[Case]| {
-        cases
-            .iter()
-            .try_fold(0, |most, case| Ok::<u64, Error>(most.max(bytes(case)?)))
+    let largest = |cases: &[Case]| {
+        let mut sizes = cases.iter().map(bytes);
+        sizes.try_fold(0, |most: u64, size| Ok::<_, Error>(most.max(size?)))
     };
-    let sizes = chosen.iter().map(|(_, cases)| bytes(cases));
-    let sizes: Vec<u64> = sizes.collect::<Result<_>>()?;
+    let sizes: Vec<u64> = chosen.iter().map(|(_, cases)| largest(cases)).collect::<Result<_>>()?;
     memory::check(sizes.iter().copied().max().unwrap_or(0))?;
     args.device.pool()?.install(|| {
         let mut engines = engines(&args.device)?;
         let cases: usize = chosen.iter().map(|(_, cases)| cases.len()).sum();
         let bar = progress((cases * engines.len()) as u64, "verifying");
         let mut done = Vec::new();
-        for ((suite, cases), &bytes) in chosen.iter().zip(&sizes) {
+        for ((suite, cases), &largest) in chosen.iter().zip(&sizes) {
             // As many cases at a time as there is memory for; one of them is the engine's.
-            let ahead = memory::times(bytes).saturating_sub(1).min(rayon::current_num_threads());
+            let ahead = memory::times(largest)
+                .saturating_sub(1)
+                .min(rayon::current_num_threads());
             for (kind, engine) in &mut engines {
                 let start = Instant::now();
                 let report = run_suite_ahead(&mut **engine, cases, ahead, |_| bar.inc(1));
