@@ -149,15 +149,20 @@ impl Real for Brief {
     }
 
     #[inline(always)]
-    fn sigmoid_pair(self) -> (Self, Self) {
+    fn not_above(self, bound: Self) -> Self {
+        Self(self.0.not_above(bound.0))
+    }
+
+    #[inline(always)]
+    fn not_below(self, bound: Self) -> Self {
+        Self(self.0.not_below(bound.0))
+    }
+
+    #[inline(always)]
+    fn sigmoid_sides(self) -> (Self, Self) {
         let w = decay(self.0, 1.0);
         let larger = about_reciprocal(1.0 + w);
-        let smaller = w * larger;
-        if self.0 < 0.0 {
-            (Self(smaller), Self(larger))
-        } else {
-            (Self(larger), Self(smaller))
-        }
+        (Self(larger), Self(w * larger))
     }
 
     #[inline(always)]

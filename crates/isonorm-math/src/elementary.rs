@@ -173,7 +173,7 @@ fn exp_reduced_less_one<R: Format>(r: R) -> R {
 
 #[inline(always)]
 pub(crate) fn exp<R: Format>(x: R) -> R {
-    let x = R::EXP_SMALLEST.max(R::EXP_LARGEST.min(x));
+    let x = x.not_above(R::EXP_LARGEST).not_below(R::EXP_SMALLEST);
     let (r, rounded) = reduce(x, R::ROUND);
     let scale = R::powers(rounded);
     (exp_reduced_less_one(r) + R::ONE) * scale.0 * scale.1
@@ -182,7 +182,7 @@ pub(crate) fn exp<R: Format>(x: R) -> R {
 /// eˣ for x ≤ 0: no end of the exponent's range is near 2^(n + SHIFT), and the last product is rounded, once.
 #[inline(always)]
 fn exp_below<R: Format>(x: R) -> R {
-    let x = R::EXP_SMALLEST.max(x);
+    let x = x.not_below(R::EXP_SMALLEST);
     let (r, rounded) = reduce(x, R::ROUND + R::SHIFT);
     (exp_reduced_less_one(r) + R::ONE) * R::power(rounded) * R::SHIFT_SCALE
 }
@@ -191,7 +191,7 @@ fn exp_below<R: Format>(x: R) -> R {
 pub(crate) fn tanh<R: Format>(x: R) -> R {
     let square = x * x;
     let near = (x * square).mul_add(square.tanh_rest(), x);
-    let a = R::TANH_END.min(x.abs());
+    let a = x.abs().not_above(R::TANH_END);
     let (r, rounded) = reduce(a + a, R::ROUND);
     let scale = R::power(rounded);
     let exp_and_one = scale.mul_add(exp_reduced_less_one(r), scale + R::ONE);
@@ -203,7 +203,7 @@ pub(crate) fn tanh<R: Format>(x: R) -> R {
 
 #[inline(always)]
 pub(crate) fn sigmoid<R: Format>(x: R) -> R {
-    let x = R::EXP_SMALLEST.max(R::SIGMOID_END.min(x));
+    let x = x.not_above(R::SIGMOID_END).not_below(R::EXP_SMALLEST);
     let (r, rounded) = reduce(-x, R::ROUND - R::SHIFT);
     let scale = R::power(rounded);
     // The larger of 2ⁿ and 1 goes in last where their sum would not be exact.
@@ -214,17 +214,12 @@ pub(crate) fn sigmoid<R: Format>(x: R) -> R {
     exp_and_one.reciprocal() * R::SHIFT_SCALE
 }
 
-/// σ(x) and σ(−x), for one division, and both tails as far as they reach.
+/// σ(|x|) and σ(−|x|), for one division, and both tails as far as they reach.
 #[inline(always)]
-pub(crate) fn sigmoid_pair<R: Format>(x: R) -> (R, R) {
+pub(crate) fn sigmoid_sides<R: Format>(x: R) -> (R, R) {
     let e = exp_below(-x.abs());
     let larger = (R::ONE + e).reciprocal();
-    let smaller = e * larger;
-    if x < R::ZERO {
-        (smaller, larger)
-    } else {
-        (larger, smaller)
-    }
+    (larger, e * larger)
 }
 
 /// Φ(−x) · e^(x²/2) for x ≥ 0.
@@ -280,7 +275,7 @@ impl<R: Format> Gaussian<R> {
 #[inline(always)]
 pub(crate) fn erf<R: Format>(x: R) -> R {
     let near = x.mul_add((x * x).erf_rest(), x);
-    let a = R::ERF_END.min(x.abs());
+    let a = x.abs().not_above(R::ERF_END);
     let tail = exp_below(-(a * a)) * mills(a * R::from_f64(SQRT_2));
     let far = (R::ONE - (tail + tail)).with_sign_of(x);
     if x.abs() < R::ONE { near } else { far }
@@ -288,13 +283,13 @@ pub(crate) fn erf<R: Format>(x: R) -> R {
 
 #[inline(always)]
 pub(crate) fn normal_pdf<R: Format>(x: R) -> R {
-    Gaussian::new(R::NORMAL_END.min(x.abs())).times(R::from_f64(INVERSE_ROOT_TWO_PI))
+    Gaussian::new(x.abs().not_above(R::NORMAL_END)).times(R::from_f64(INVERSE_ROOT_TWO_PI))
 }
 
 /// Φ(x) and φ(x).
 #[inline(always)]
 pub(crate) fn normal_cdf_pdf<R: Format>(x: R) -> (R, R) {
-    let a = R::NORMAL_END.min(x.abs());
+    let a = x.abs().not_above(R::NORMAL_END);
     let gaussian = Gaussian::new(a);
     let tail = gaussian.times(mills(a));
     let cdf = if x > R::ZERO { R::ONE - tail } else { tail };

@@ -27,13 +27,25 @@ pub(crate) fn about_power_of_two(x: f32) -> f32 {
     result
 }
 
-/// The greater of this and 0; a NaN of a NaN.
+/// The greater of two numbers; a NaN where either is.
 #[inline(always)]
-pub(crate) fn ramp(x: f32) -> f32 {
+pub(crate) fn greater(a: f32, b: f32) -> f32 {
     let result: f32;
     // SAFETY: reads and writes the named registers only.
     unsafe {
-        asm!("max.NaN.f32 {}, {}, 0f00000000;", out(reg32) result, in(reg32) x,
+        asm!("max.NaN.f32 {}, {}, {};", out(reg32) result, in(reg32) a, in(reg32) b,
+            options(pure, nomem, nostack, preserves_flags));
+    }
+    result
+}
+
+/// The lesser of two numbers; a NaN where either is.
+#[inline(always)]
+pub(crate) fn lesser(a: f32, b: f32) -> f32 {
+    let result: f32;
+    // SAFETY: reads and writes the named registers only.
+    unsafe {
+        asm!("min.NaN.f32 {}, {}, {};", out(reg32) result, in(reg32) a, in(reg32) b,
             options(pure, nomem, nostack, preserves_flags));
     }
     result

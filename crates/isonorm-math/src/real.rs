@@ -96,6 +96,30 @@ pub trait Real:
         if self > other { self } else { other }
     }
 
+    /// The number, or `bound` where it is greater, which is no NaN; a NaN stays.
+    ///
+    /// ```
+    /// use isonorm_math::Real;
+    /// assert_eq!(2.0f32.not_above(1.0), 1.0);
+    /// assert!(f32::NAN.not_above(1.0).is_nan());
+    /// ```
+    #[inline(always)]
+    fn not_above(self, bound: Self) -> Self {
+        bound.min(self)
+    }
+
+    /// The number, or `bound` where it is less, which is no NaN; a NaN stays.
+    ///
+    /// ```
+    /// use isonorm_math::Real;
+    /// assert_eq!(0.5f32.not_below(1.0), 1.0);
+    /// assert!(f32::NAN.not_below(1.0).is_nan());
+    /// ```
+    #[inline(always)]
+    fn not_below(self, bound: Self) -> Self {
+        bound.max(self)
+    }
+
     /// The greater of this and 0: +0 of −0, and a NaN of a NaN.
     ///
     /// ```
@@ -123,8 +147,8 @@ pub trait Real:
     /// The logistic function 1 / (1 + e⁻ˣ), accurate in the negative tail too.
     fn sigmoid(self) -> Self;
 
-    /// σ(x) and σ(−x) = 1 − σ(x) together, for the price of one exponential and one division; neither cancels.
-    fn sigmoid_pair(self) -> (Self, Self);
+    /// σ(|x|) and σ(−|x|) = 1 − σ(|x|) together, for the price of one exponential and one division; neither cancels.
+    fn sigmoid_sides(self) -> (Self, Self);
 
     /// The error function 2/√π · ∫₀ˣ e^(−t²) dt; odd, and ±1 at ±∞.
     fn erf(self) -> Self;
@@ -211,8 +235,8 @@ macro_rules! real {
             }
 
             #[inline(always)]
-            fn sigmoid_pair(self) -> (Self, Self) {
-                elementary::sigmoid_pair(self)
+            fn sigmoid_sides(self) -> (Self, Self) {
+                elementary::sigmoid_sides(self)
             }
 
             #[inline(always)]
@@ -241,8 +265,20 @@ macro_rules! real {
 real!(f32
     #[cfg(target_arch = "nvptx64")]
     #[inline(always)]
+    fn not_above(self, bound: Self) -> Self {
+        crate::nvptx::lesser(self, bound)
+    }
+
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
+    fn not_below(self, bound: Self) -> Self {
+        crate::nvptx::greater(self, bound)
+    }
+
+    #[cfg(target_arch = "nvptx64")]
+    #[inline(always)]
     fn ramp(self) -> Self {
-        crate::nvptx::ramp(self)
+        crate::nvptx::greater(self, 0.0)
     }
 );
 real!(f64);

@@ -91,7 +91,7 @@ impl Module {
             "rows_backward_cluster_halves_plain" | "rows_backward_cluster_halves_piecewise" => {
                 Some(if is_f16 { 96 } else { 72 })
             }
-            "rows_backward_halves" => Some(72),
+            "rows_backward_halves" => Some(if is_f16 { 80 } else { 72 }),
             "rows_backward_cluster_halves" => Some(if is_f16 { 80 } else { 72 }),
             "rows_forward_by_segment_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 104 }),
             "rows_forward_cluster_by_segment_piecewise" => Some(if kernel.contains("_v4") { 80 } else { 104 }),
@@ -126,7 +126,8 @@ impl Module {
             "rows_forward_piecewise" if kernel.ends_with("_v4") => Some(80 + 2 * more),
             // Activations of several numbers side by side take all they get, and are no faster for it.
             "rows_forward_any" if kernel.ends_with("warp_v4") => Some(80),
-            "rows_forward_any" | "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72),
+            "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72 + more),
+            "rows_forward_any" if kernel.ends_with("_v4") => Some(72),
             "rows_forward_any" if kernel.ends_with("warp_v3") => Some(72),
             "rows_forward_any" | "rows_forward_runs_any" => Some(64),
             "rows_backward_plain" | "rows_backward_cluster_plain" if kernel.ends_with("_v1_ahead") => Some(80),

@@ -24,14 +24,15 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// At the start of the shared memory of each block, which nothing else uses there. Waits for the cluster.
+    /// At the start of the shared memory of each block, which nothing else uses there. The first sum waits for the cluster, whose blocks may
+    /// start later, so that what is done before does not.
     #[inline(always)]
     pub fn at_start() -> Self {
         if simt::thread_index() < SLOTS {
-            // SAFETY: inside of the scratch; the barrier follows.
+            // SAFETY: inside of the scratch; nothing uses them before the cluster has arrived.
             unsafe { simt::transfer_init(transfer(simt::thread_index()), 1) };
         }
-        simt::cluster_barrier();
+        simt::cluster_arrive();
         Self { round: 0 }
     }
 }
@@ -68,6 +69,9 @@ impl Pairs {
 #[inline(always)]
 pub fn share_pairs(pair: [f32; 2], scratch: &mut Scratch) -> Pairs {
     let (slot, parity) = (scratch.round % SLOTS, scratch.round / SLOTS % 2);
+    if scratch.round == 0 {
+        simt::cluster_wait();
+    }
     scratch.round += 1;
     let place = Shared::<f32>::at(slot * SLOT_BYTES);
     let sums = warp::sum_pair(pair);

@@ -16,6 +16,8 @@ pub unsafe extern "ptx-kernel" fn simt_together(out: *mut u32) {
     simt::warp_barrier();
     simt::block_barrier();
     simt::cluster_barrier();
+    simt::cluster_arrive();
+    simt::cluster_wait();
     value += simt::cluster_rank() * simt::cluster_blocks() + simt::grid_blocks() + simt::lane() + simt::warp_index();
     // SAFETY: the caller's.
     unsafe { simt::store_32(out.wrapping_add(thread as usize), value) };

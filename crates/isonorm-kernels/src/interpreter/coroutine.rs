@@ -56,6 +56,9 @@ pub(crate) enum Request {
         parity: u32,
         place: Place,
     },
+    Cluster {
+        place: Place,
+    },
     /// The fault is in the world; this thread does not run again.
     Fault,
 }

@@ -180,7 +180,9 @@ impl Wave<'_> {
         match request {
             Request::Warp { .. } => self.warp(index),
             Request::Barrier { scope, place } => self.barrier(index, scope, place),
-            Request::Counter { .. } | Request::Message { .. } | Request::Transfer { .. } => Ok(()),
+            Request::Counter { .. } | Request::Message { .. } | Request::Transfer { .. } | Request::Cluster { .. } => {
+                Ok(())
+            }
             Request::Fault => Err(self.world.take_fault().expect("a thread that failed said why")),
         }
     }
@@ -318,6 +320,7 @@ impl Wave<'_> {
                 Request::Transfer { offset, parity, place } => {
                     (self.world.transfer_passed(block, thread, offset, parity), place)
                 }
+                Request::Cluster { place } => (Ok(self.world.cluster_arrived(block, thread)), place),
                 _ => continue,
             };
             if result.map_err(|(kind, detail)| self.fault(kind, index, Some(place), detail))? {
@@ -364,6 +367,7 @@ fn describe(request: &Request) -> String {
         Request::Counter { at_least, place, .. } => format!("for a counter to reach {at_least} at {place}"),
         Request::Message { tag, place, .. } => format!("for message {tag} at {place}"),
         Request::Transfer { offset, place, .. } => format!("for copies on the barrier at byte {offset} at {place}"),
+        Request::Cluster { place } => format!("for their cluster to arrive at {place}"),
         Request::Fault => "for nothing".into(),
     }
 }

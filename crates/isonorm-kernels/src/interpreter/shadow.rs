@@ -16,6 +16,9 @@ pub(crate) struct Access {
     pub warp_barriers: u32,
     /// How much the thread's warp had sent.
     pub sent: u32,
+    /// How often the thread had arrived at its cluster, and how often waited for it.
+    pub arrivals: u32,
+    pub waits: u32,
 }
 
 impl Access {
@@ -26,6 +29,8 @@ impl Access {
         block_barriers: 0,
         warp_barriers: 0,
         sent: 0,
+        arrivals: 0,
+        waits: 0,
     };
 
     /// The warp: of which block, and its index there.
@@ -63,6 +68,8 @@ enum Content {
     /// Nobody wrote it.
     Poison,
     Written,
+    /// Part of a barrier for copies.
+    Prepared,
     /// The destination of a copy that has not landed.
     InFlight,
 }
@@ -112,11 +119,11 @@ impl SharedMemory {
         for (i, (byte, to)) in self.range(offset, to.len() as u32)?.iter_mut().zip(to).enumerate() {
             let place = offset as usize + i;
             match byte.content {
-                Content::Written => {}
+                Content::Written | Content::Prepared => {}
                 Content::Poison => return Err((FaultKind::Poison, format!("byte {place}"))),
                 Content::InFlight => return Err(in_flight("read", place)),
             }
-            if !now.follows(byte.writer) {
+            if !now.follows(byte.writer) && !byte.is_prepared_for(now) {
                 return Err(race(place, "is read", byte.writer, "wrote"));
             }
             byte.remember_reader(now);
@@ -129,6 +136,15 @@ impl SharedMemory {
         for (i, (byte, &from)) in self.range(offset, from.len() as u32)?.iter_mut().zip(from).enumerate() {
             byte.check_write(offset as usize + i, now)?;
             byte.set(from, now.access);
+        }
+        Ok(())
+    }
+
+    /// Prepares a barrier for copies.
+    pub fn prepare(&mut self, offset: u32, now: Now<'_>) -> Result<(), Problem> {
+        self.write(offset, &[0; 8], now)?;
+        for byte in self.range(offset, 8)? {
+            byte.content = Content::Prepared;
         }
         Ok(())
     }
@@ -163,6 +179,11 @@ impl Byte {
             Some(&reader) => Err(race(place, "is written", reader, "read")),
             None => Ok(()),
         }
+    }
+
+    /// Whether it was prepared before its thread arrived at a cluster that has been waited for since.
+    fn is_prepared_for(&self, now: Now<'_>) -> bool {
+        self.content == Content::Prepared && now.access.waits > self.writer.arrivals
     }
 
     fn set(&mut self, value: u8, writer: Access) {

@@ -20,10 +20,20 @@ pub(crate) struct Message {
     pub tag: u32,
 }
 
+/// How often a thread has arrived at its cluster, and whether it has yet to wait.
+#[derive(Clone, Copy, Default)]
+struct Arrivals {
+    count: u32,
+    pending: bool,
+}
+
 struct BlockState {
     shared: SharedMemory,
     transfers: HashMap<u32, TransferState>,
     groups: Vec<Groups>,
+    arrivals: Vec<Arrivals>,
+    /// Those of all threads.
+    arrived: u64,
     cluster_barriers: u32,
     block_barriers: u32,
     warp_barriers: Vec<u32>,
@@ -36,6 +46,8 @@ impl BlockState {
             shared: SharedMemory::new(launch.shared_bytes),
             transfers: HashMap::new(),
             groups: (0..launch.threads).map(|_| Groups::default()).collect(),
+            arrivals: vec![Arrivals::default(); launch.threads as usize],
+            arrived: 0,
             cluster_barriers: 0,
             block_barriers: 0,
             warp_barriers: vec![0; (launch.threads / WARP) as usize],
@@ -93,6 +105,7 @@ impl<'a> World<'a> {
     /// An access of this thread, now.
     fn access(&self, block: u32, thread: u32) -> Access {
         let state = &self.blocks.borrow()[block as usize];
+        let Arrivals { count, pending } = state.arrivals[thread as usize];
         Access {
             block,
             thread,
@@ -100,6 +113,8 @@ impl<'a> World<'a> {
             block_barriers: state.block_barriers,
             warp_barriers: state.warp_barriers[(thread / WARP) as usize],
             sent: self.sent.so_far((block, thread / WARP)),
+            arrivals: count,
+            waits: count - u32::from(pending),
         }
     }
 
@@ -253,7 +268,7 @@ impl<'a> World<'a> {
     }
 
     pub fn transfer_init(&self, block: u32, thread: u32, offset: u32, arrivals: u32) -> Checked<()> {
-        self.shared_write(block, block, thread, offset, &[0; 8])?;
+        self.with_shared(block, (block, thread), |shared, now| shared.prepare(offset, now))?;
         let state = TransferState::new(arrivals);
         self.blocks.borrow_mut()[block as usize].transfers.insert(offset, state);
         Ok(())
@@ -331,6 +346,52 @@ impl<'a> World<'a> {
         let known = self.with_transfer(block, own, offset, |state| state.known.clone())?;
         self.sent.receive(block, thread, &known);
         Ok(true)
+    }
+
+    /// Notes that a thread has arrived at its cluster.
+    pub fn cluster_arrive(&self, block: u32, thread: u32) -> Checked<()> {
+        self.cluster_free(block, thread)?;
+        let state = &mut self.blocks.borrow_mut()[block as usize];
+        let own = &mut state.arrivals[thread as usize];
+        *own = Arrivals {
+            count: own.count + 1,
+            pending: true,
+        };
+        state.arrived += 1;
+        Ok(())
+    }
+
+    /// Fails if a thread has arrived and not waited.
+    pub fn cluster_free(&self, block: u32, thread: u32) -> Checked<()> {
+        match self.blocks.borrow()[block as usize].arrivals[thread as usize].pending {
+            true => Err((
+                FaultKind::Misuse,
+                "arrived at the cluster before and has not waited for it".into(),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes that a thread waits for its cluster.
+    pub fn cluster_wait(&self, block: u32, thread: u32) -> Checked<()> {
+        let own = &mut self.blocks.borrow_mut()[block as usize].arrivals[thread as usize];
+        match std::mem::replace(&mut own.pending, false) {
+            true => Ok(()),
+            false => Err((
+                FaultKind::Misuse,
+                "waits for the cluster and has not arrived at it".into(),
+            )),
+        }
+    }
+
+    /// Whether all threads of a thread's cluster have arrived as often as it has.
+    pub fn cluster_arrived(&self, block: u32, thread: u32) -> bool {
+        let blocks = self.blocks.borrow();
+        let threads = u64::from(self.launch.threads);
+        let all = u64::from(blocks[block as usize].arrivals[thread as usize].count) * threads;
+        let first = block - block % self.launch.cluster;
+        let cluster = &blocks[first as usize..(first + self.launch.cluster) as usize];
+        cluster.iter().all(|state| state.arrived >= all)
     }
 
     /// Notes that a group has passed a barrier: the warp of `thread` where `scope` is `None`.

@@ -6,7 +6,7 @@
 
 use super::access::{Access, Data, Span, width};
 use super::lanes::{Lanes, unrolled};
-use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one};
+use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one, number};
 use crate::simt;
 
 /// See [`across_runs`](self).
@@ -83,7 +83,7 @@ impl<const V: usize> OfRuns<V> {
     /// The weights of the two runs that part `v` belongs to.
     #[inline(always)]
     pub(super) fn weights<T: Data>(&self, v: usize) -> [f32; 2] {
-        self.weight[v].map(|word| self.number::<T>(word))
+        self.weight[v].map(|word| number::<T>(self.is_narrow, word))
     }
 
     /// What part `v` has of each of the two runs, with 0 for what is the other's.
@@ -100,14 +100,6 @@ impl<const V: usize> OfRuns<V> {
     #[inline(always)]
     fn each<L: Lanes>(&self, v: usize, numbers: [f32; 2]) -> L {
         by_run(self.before[v], numbers)
-    }
-
-    #[inline(always)]
-    fn number<T: Data>(&self, word: u32) -> f32 {
-        match self.is_narrow && size_of::<T>() < 4 {
-            true => T::from_word(word).to_acc(),
-            false => f32::from_bits(word),
-        }
     }
 }
 
@@ -138,7 +130,7 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for OfRuns<V> {
     unsafe fn at<const NARROW: bool>(&self, _affine: &Affine, _span: Span, v: usize) -> [A::Numbers<T>; 2] {
         // Found here: in a backward pass, which needs them twice, as many numbers would be kept in registers.
         let before = simt::opaque(self.before[v]);
-        [self.weight[v], self.bias[v]].map(|words| by_run(before, words.map(|word| self.number::<T>(word))))
+        [self.weight[v], self.bias[v]].map(|words| by_run(before, words.map(|word| number::<T>(self.is_narrow, word))))
     }
 
     #[inline(always)]

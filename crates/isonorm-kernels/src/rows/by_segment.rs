@@ -11,7 +11,7 @@ use isonorm_math::Normalizer;
 
 use super::access::{Access, Data, Span};
 use super::lanes::{Lanes, unrolled};
-use super::parameters::{Affine, Map, Parameters, Sharing, joined};
+use super::parameters::{Affine, Map, Parameters, Sharing, joined, number};
 
 /// A weight and a bias for each segment of a row: GroupNorm and InstanceNorm of N, C, spatial.
 pub struct BySegment;
@@ -72,21 +72,13 @@ impl<const V: usize> OfSegments<V> {
     /// The weight of part `v`.
     #[inline(always)]
     pub(super) fn weight<T: Data>(&self, v: usize) -> f32 {
-        self.number::<T>(self.weight[v])
+        number::<T>(self.is_narrow, self.weight[v])
     }
 
     /// The bias of part `v`.
     #[inline(always)]
     pub(super) fn bias<T: Data>(&self, v: usize) -> f32 {
-        self.number::<T>(self.bias[v])
-    }
-
-    #[inline(always)]
-    fn number<T: Data>(&self, word: u32) -> f32 {
-        match self.is_narrow && size_of::<T>() < 4 {
-            true => T::from_word(word).to_acc(),
-            false => f32::from_bits(word),
-        }
+        number::<T>(self.is_narrow, self.bias[v])
     }
 }
 

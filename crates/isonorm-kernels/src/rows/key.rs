@@ -141,6 +141,12 @@ impl Key {
         threads / self.team_threads(threads, 1)
     }
 
+    /// Whether so many teams leave the gradients of weight and bias as they are wanted, not sums that a second kernel adds up: a single team of
+    /// the chip does.
+    pub fn leaves_gradients(&self, teams: u64) -> bool {
+        (self.owner, self.sharing, teams) == (Owner::Chip, Sharing::ByColumn, 1)
+    }
+
     /// Whether rows may be longer than the registers.
     pub fn is_long(&self) -> bool {
         matches!(self.owner, Owner::Alone | Owner::Grid)

@@ -257,6 +257,16 @@ pub(super) unsafe fn one_of_run<T: Data>(affine: &Affine, index: u32) -> [f32; 2
     [one(affine.weight, 1.0), one(affine.bias, 0.0)]
 }
 
+/// The number that a parameter is which came so, of the data's type where it is narrow.
+#[inline(always)]
+pub(super) fn number<T: Data>(is_narrow: bool, word: u32) -> f32 {
+    if size_of::<T>() < 4 && is_narrow {
+        T::from_word(word).to_acc()
+    } else {
+        f32::from_bits(word)
+    }
+}
+
 /// What makes z of x where all of it has one weight and bias, as the normalizer makes x̂ of it.
 #[inline(always)]
 pub(super) fn joined(normalizer: Normalizer<f32>, [weight, bias]: [f32; 2]) -> Normalizer<f32> {
@@ -266,6 +276,9 @@ pub(super) fn joined(normalizer: Normalizer<f32>, [weight, bias]: [f32; 2]) -> N
         offset: Real::mul_add(normalizer.offset, weight, bias),
     }
 }
+
+/// Parts whose parameters are asked for one after the other: all at once they take more registers, and more of them wait for each other longer.
+const FEW: usize = 4;
 
 /// See [`ByRun`].
 #[derive(Clone, Copy)]
@@ -285,6 +298,21 @@ impl<const V: usize> Runs<V> {
             weight: [weight; V],
             bias: [bias; V],
         }
+    }
+}
+
+impl<const V: usize> Runs<V> {
+    /// A number for each part, those of a set that start there: with no branch between, so that all are on their way at once.
+    #[inline(always)]
+    unsafe fn load<U: Data, A: Access>(&self, base: *const U, span: Span, start: u32) -> [f32; V] {
+        let mut numbers = [0.0; V];
+        unrolled::<V>(|v| {
+            if span.has::<A, V>(v) {
+                // SAFETY: the caller's: a number for each run of each set.
+                numbers[v] = unsafe { U::load_keep(base.wrapping_add((start + self.run[v]) as usize)) }.to_acc();
+            }
+        });
+        numbers
     }
 }
 
@@ -315,12 +343,28 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Runs<V> {
     #[allow(private_interfaces)]
     unsafe fn fetch(&mut self, affine: &Affine, span: Span, set: u32) {
         let start = set * affine.runs;
-        unrolled::<V>(|v| {
-            if span.has::<A, V>(v) {
-                // SAFETY: the caller's.
-                [self.weight[v], self.bias[v]] = unsafe { one_of_run::<T>(affine, start + self.run[v]) };
+        if V <= FEW {
+            unrolled::<V>(|v| {
+                if span.has::<A, V>(v) {
+                    // SAFETY: the caller's.
+                    [self.weight[v], self.bias[v]] = unsafe { one_of_run::<T>(affine, start + self.run[v]) };
+                }
+            });
+            return;
+        }
+        let numbers = |base: *const u8, otherwise: f32| {
+            if base.is_null() {
+                return [otherwise; V];
             }
-        });
+            // SAFETY: the caller's.
+            unsafe {
+                match affine.is_narrow::<T>() {
+                    true => self.load::<T, A>(base.cast::<T>(), span, start),
+                    false => self.load::<f32, A>(base.cast::<f32>(), span, start),
+                }
+            }
+        };
+        (self.weight, self.bias) = (numbers(affine.weight, 1.0), numbers(affine.bias, 0.0));
     }
 
     #[inline(always)]

@@ -85,8 +85,50 @@ fn a_block_may_wait_for_itself_while_its_cluster_waits_for_it() {
     expect(fault, FaultKind::DivergentBarrier, &["has to meet here"]);
 }
 
+/// How the blocks of a cluster begin.
+#[derive(Clone, Copy)]
+enum Start {
+    Barrier,
+    ArriveAndWait,
+    ArriveOnly,
+    WaitOnly,
+    ArriveTwice,
+    /// The first block does not arrive.
+    ArriveInPart,
+    BarrierBetween,
+}
+
+impl Start {
+    fn meet(self) {
+        match self {
+            Start::Barrier => simt::cluster_barrier(),
+            Start::ArriveAndWait => {
+                simt::cluster_arrive();
+                simt::cluster_wait();
+            }
+            Start::ArriveOnly => simt::cluster_arrive(),
+            Start::WaitOnly => simt::cluster_wait(),
+            Start::ArriveTwice => {
+                simt::cluster_arrive();
+                simt::cluster_arrive();
+            }
+            Start::ArriveInPart => {
+                if simt::cluster_rank() > 0 {
+                    simt::cluster_arrive();
+                    simt::cluster_wait();
+                }
+            }
+            Start::BarrierBetween => {
+                simt::cluster_arrive();
+                simt::cluster_barrier();
+                simt::cluster_wait();
+            }
+        }
+    }
+}
+
 /// Two rounds in which each block sends a number to all blocks of its cluster, from slots that take turns, or from one.
-fn messages(wait: bool, slots: u32, expected: u32) -> Result<Report, Fault> {
+fn messages(start: Start, wait: bool, slots: u32, expected: u32) -> Result<Report, Fault> {
     run(Launch::new(4, 32).cluster(2).shared_bytes(128), move |_, _| {
         let transfer = |slot: u32| Transfer::at(64).offset(slot);
         // SAFETY: on the host every access is checked.
@@ -95,7 +137,7 @@ fn messages(wait: bool, slots: u32, expected: u32) -> Result<Report, Fault> {
                 simt::transfer_init(transfer(0), 1);
                 simt::transfer_init(transfer(1), 1);
             }
-            simt::cluster_barrier();
+            start.meet();
             for round in 0..4 {
                 let (slot, parity) = (round % slots, round / slots % 2);
                 let place = Shared::<u32>::at(16 * slot);
@@ -123,22 +165,62 @@ fn messages(wait: bool, slots: u32, expected: u32) -> Result<Report, Fault> {
 
 #[test]
 fn messages_land_when_waited_for() {
-    messages(true, 2, 16).unwrap();
-    let fault = messages(false, 2, 16).expect_err("the bug was not found");
+    messages(Start::Barrier, true, 2, 16).unwrap();
+    let fault = messages(Start::Barrier, false, 2, 16).expect_err("the bug was not found");
     assert!(
         matches!(fault.kind, FaultKind::MissingWait | FaultKind::Poison),
         "{fault}"
     );
     expect(
-        messages(true, 2, 24),
+        messages(Start::Barrier, true, 2, 24),
         FaultKind::Deadlock,
         &["for copies on the barrier"],
     );
 }
 
 #[test]
+fn messages_need_a_cluster_that_has_arrived() {
+    let start = |start| messages(start, true, 2, 16);
+    start(Start::ArriveAndWait).unwrap();
+    let fault = start(Start::ArriveOnly).expect_err("the bug was not found");
+    assert!(
+        matches!(fault.kind, FaultKind::Race | FaultKind::Poison | FaultKind::Misuse),
+        "{fault}"
+    );
+    expect(start(Start::WaitOnly), FaultKind::Misuse, &["has not arrived"]);
+    expect(start(Start::ArriveTwice), FaultKind::Misuse, &["has not waited"]);
+    expect(start(Start::BarrierBetween), FaultKind::Misuse, &["has not waited"]);
+}
+
+#[test]
+fn a_cluster_waits_for_all_its_blocks() {
+    let result = run(Launch::new(2, 32).cluster(2), |_, _| Start::ArriveInPart.meet());
+    expect(result, FaultKind::Deadlock, &["for their cluster to arrive"]);
+}
+
+/// What was stored before a thread arrived is not ordered by that.
+#[test]
+fn arriving_is_no_barrier_for_what_was_stored() {
+    let result = run(Launch::new(2, 32).cluster(2).shared_bytes(128), |_, _| {
+        let place = Shared::<u32>::at(4 * simt::lane());
+        // SAFETY: on the host every access is checked.
+        unsafe {
+            simt::shared_store(place, simt::block_index());
+            Start::ArriveAndWait.meet();
+            simt::peer_load(place, 1 - simt::cluster_rank());
+        }
+        simt::cluster_barrier();
+    });
+    expect(result, FaultKind::Race, &["no barrier between"]);
+}
+
+#[test]
 fn a_message_may_not_overtake_the_reader_of_the_one_before() {
-    expect(messages(true, 1, 16), FaultKind::Race, &["no barrier between"]);
+    expect(
+        messages(Start::Barrier, true, 1, 16),
+        FaultKind::Race,
+        &["no barrier between"],
+    );
 }
 
 /// Rounds in which each block leaves a number for all blocks of the grid, at places that take turns, or at one; in the last one

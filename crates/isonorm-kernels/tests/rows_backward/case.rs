@@ -114,8 +114,7 @@ impl<T: Data> Case<T> {
     /// Whether the kernel writes gradients as they are wanted.
     pub fn writes_gradients(&self) -> bool {
         let key = &self.kernel.key;
-        let is_one = key.owner == Owner::Chip && key.sharing == Sharing::ByColumn && self.most_teams == 1;
-        key.is_apart() || is_one
+        key.is_apart() || key.leaves_gradients(self.most_teams as u64)
     }
 
     /// How many parameters there are.

@@ -10,13 +10,26 @@ const CUT: f64 = 1e4;
 /// `z`, not below −CUT; a NaN stays.
 #[inline(always)]
 fn cut_below<R: Real>(z: R) -> R {
-    R::from_f64(-CUT).max(z)
+    z.not_below(R::from_f64(-CUT))
 }
 
 /// `z`, between −CUT and CUT; a NaN stays.
 #[inline(always)]
 fn cut<R: Real>(z: R) -> R {
-    R::from_f64(CUT).min(cut_below(z))
+    cut_below(z).not_above(R::from_f64(CUT))
+}
+
+/// |z|, not above CUT; a NaN stays.
+#[inline(always)]
+fn cut_size<R: Real>(z: R) -> R {
+    z.abs().not_above(R::from_f64(CUT))
+}
+
+/// f′(z), given f′(−|z|), of f(z) = z · G(z) where G(−z) = 1 − G(z): the derivatives at z and −z add up to 1. Where z is positive, that at −z
+/// is at most ½.
+#[inline(always)]
+fn mirrored<R: Real>(z: R, below: R) -> R {
+    if z < R::ZERO { below } else { R::ONE - below }
 }
 
 /// f(z) = z.
@@ -83,9 +96,9 @@ impl Pointwise for Silu {
 
     #[inline(always)]
     fn derivative<R: Real>(self, z: R) -> R {
-        let z = cut(z);
-        let (gate, rest) = z.sigmoid_pair();
-        gate * z.mul_add(rest, R::ONE)
+        let size = cut_size(z);
+        let (larger, smaller) = size.sigmoid_sides();
+        mirrored(z, smaller * (-size).mul_add(larger, R::ONE))
     }
 }
 
@@ -129,12 +142,12 @@ impl Pointwise for GeluTanh {
 
     #[inline(always)]
     fn derivative<R: Real>(self, z: R) -> R {
-        let z = cut(z);
-        let square = z * z;
-        let argument = z * square.mul_add(R::from_f64(Self::CUBIC), R::from_f64(Self::LINEAR));
+        let size = cut_size(z);
+        let square = size * size;
+        let argument = size * square.mul_add(R::from_f64(Self::CUBIC), R::from_f64(Self::LINEAR));
         let slope = square.mul_add(R::from_f64(3.0 * Self::CUBIC), R::from_f64(Self::LINEAR));
-        let (gate, rest) = argument.sigmoid_pair();
-        gate * (z * slope).mul_add(rest, R::ONE)
+        let (larger, smaller) = argument.sigmoid_sides();
+        mirrored(z, smaller * (-size * slope).mul_add(larger, R::ONE))
     }
 }
 
@@ -150,8 +163,8 @@ impl Pointwise for Sigmoid {
 
     #[inline(always)]
     fn derivative<R: Real>(self, z: R) -> R {
-        let (gate, rest) = z.sigmoid_pair();
-        gate * rest
+        let (larger, smaller) = z.sigmoid_sides();
+        larger * smaller
     }
 }
 
@@ -168,8 +181,8 @@ impl Pointwise for Tanh {
     /// 1 − tanh² z = 4 · σ(2z) · σ(−2z), which does not cancel.
     #[inline(always)]
     fn derivative<R: Real>(self, z: R) -> R {
-        let (gate, rest) = (z + z).sigmoid_pair();
-        R::from_f64(4.0) * (gate * rest)
+        let (larger, smaller) = (z + z).sigmoid_sides();
+        R::from_f64(4.0) * (larger * smaller)
     }
 }
 
@@ -187,7 +200,7 @@ impl Pointwise for HardSwish {
     fn apply<R: Real>(self, z: R) -> R {
         let z = cut_below(z);
         let bound = R::from_f64(Self::BOUND);
-        let gate = (bound + bound).min(R::ZERO.max(z + bound));
+        let gate = (z + bound).not_below(R::ZERO).not_above(bound + bound);
         z * gate * R::from_f64(1.0 / 6.0)
     }
 

@@ -8,14 +8,12 @@ use super::held::{Loaded, Walk};
 use super::sums::Numbers;
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::{Apart, Class, Epilogue, Told};
+use crate::rows::forward::later::RawOf;
 use crate::rows::forward::{PlaceOf, Spec, next_set};
 use crate::rows::lanes::{Lanes, total, unrolled};
 use crate::rows::parameters::{Affine, at_least_one};
 use crate::rows::segments::{OfRow, Segmented};
 use crate::rows::team::Team;
-
-/// What an access loads.
-pub(super) type RawOf<T, S> = <<S as Spec>::Access as Access>::Raw<T>;
 
 /// Computes the gradients of the rows. For a grid of any size, or a multiple of the blocks that share a row.
 ///

@@ -26,7 +26,7 @@ pub const STAY: u32 = 1;
 const AT_ONCE: usize = 4;
 
 /// What an access loads.
-type RawOf<T, S> = <<S as Spec>::Access as Access>::Raw<T>;
+pub(in crate::rows) type RawOf<T, S> = <<S as Spec>::Access as Access>::Raw<T>;
 
 /// A row whose sums are on their way.
 struct Before<A, const V: usize> {

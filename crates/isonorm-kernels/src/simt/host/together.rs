@@ -114,5 +114,28 @@ pub fn block_barrier() {
 /// Waits for the cluster, and orders its accesses to memory. Called by all blocks of a cluster.
 #[track_caller]
 pub fn cluster_barrier() {
+    let running = current();
+    let free = running.world().cluster_free(running.block, running.thread);
+    running.expect(free, Location::caller());
     barrier(Scope::Cluster);
+}
+
+/// Tells the cluster that this thread has come so far: transfers that it has prepared are there for who waits, and what it has loaded is
+/// loaded. Orders no other accesses to memory. Called by all blocks of a cluster, which do not arrive again before they have waited.
+#[track_caller]
+pub fn cluster_arrive() {
+    let running = current();
+    let arrival = running.world().cluster_arrive(running.block, running.thread);
+    running.expect(arrival, Location::caller());
+}
+
+/// Waits until all of the cluster have arrived. Called by all blocks of a cluster, which have arrived.
+#[track_caller]
+pub fn cluster_wait() {
+    let (running, place) = (current(), Location::caller());
+    let (world, block, thread) = (running.world(), running.block, running.thread);
+    running.expect(world.cluster_wait(block, thread), place);
+    if !world.cluster_arrived(block, thread) {
+        running.suspend(Request::Cluster { place });
+    }
 }

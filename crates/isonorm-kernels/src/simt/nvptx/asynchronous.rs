@@ -2,7 +2,8 @@
 
 use core::arch::asm;
 
-use super::alone::{EVICT_LAST, address, peer_address};
+use super::alone::EVICT_LAST;
+use super::shared::{address, peer_address};
 use crate::simt::{Shared, Transfer, Word};
 
 /// Starts a copy of 16 bytes from global to shared memory, part of the thread's next group.

@@ -2,8 +2,10 @@
 
 mod alone;
 mod asynchronous;
+mod shared;
 mod together;
 
 pub use alone::*;
 pub use asynchronous::*;
+pub use shared::*;
 pub use together::*;

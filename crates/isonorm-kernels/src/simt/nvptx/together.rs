@@ -25,9 +25,11 @@ unsafe extern "unadjusted" {
     #[link_name = "llvm.nvvm.bar.warp.sync"]
     fn bar_warp(mask: u32);
     #[link_name = "llvm.nvvm.barrier.cluster.arrive.aligned"]
-    fn cluster_arrive();
+    fn barrier_cluster_arrive();
+    #[link_name = "llvm.nvvm.barrier.cluster.arrive.relaxed.aligned"]
+    fn barrier_cluster_arrive_relaxed();
     #[link_name = "llvm.nvvm.barrier.cluster.wait.aligned"]
-    fn cluster_wait();
+    fn barrier_cluster_wait();
     #[link_name = "llvm.nvvm.read.ptx.sreg.cluster.ctarank"]
     fn sreg_cluster_rank() -> u32;
     #[link_name = "llvm.nvvm.read.ptx.sreg.cluster.nctarank"]
@@ -133,7 +135,23 @@ pub fn block_barrier() {
 pub fn cluster_barrier() {
     // SAFETY: the contract is that all threads of the cluster are here.
     unsafe {
-        cluster_arrive();
-        cluster_wait();
+        barrier_cluster_arrive();
+        barrier_cluster_wait();
     }
+}
+
+/// Tells the cluster that this thread has come so far: transfers that it has prepared are there for who waits, and what it has loaded is
+/// loaded. Orders no other accesses to memory, and so does not wait for them. Called by all blocks of a cluster, which do not arrive again
+/// before they have waited (compute capability 9.0).
+#[inline(always)]
+pub fn cluster_arrive() {
+    // SAFETY: the contract is that all threads of the cluster come here.
+    unsafe { barrier_cluster_arrive_relaxed() }
+}
+
+/// Waits until all of the cluster have arrived. Called by all blocks of a cluster, which have arrived (compute capability 9.0).
+#[inline(always)]
+pub fn cluster_wait() {
+    // SAFETY: the contract is that all threads of the cluster have arrived, and are here.
+    unsafe { barrier_cluster_wait() }
 }

@@ -178,6 +178,23 @@ pub(super) fn meet(place: &Place<'_>) {
     }
 }
 
+/// Tells the other blocks of the tile that this one reads no more of their sums. All its threads have met since it did, and
+/// [`end`] follows.
+#[inline(always)]
+pub(super) fn depart(place: &Place<'_>) {
+    if place.tiling.blocks > 1 {
+        simt::cluster_arrive();
+    }
+}
+
+/// Waits until the other blocks of the tile read no more of this one's sums, which is gone with it.
+#[inline(always)]
+pub(super) fn end(place: &Place<'_>) {
+    if place.tiling.blocks > 1 {
+        simt::cluster_wait();
+    }
+}
+
 /// The sums of a group of the block whose number is that of the lane; of a lane beyond them, those of the first one.
 ///
 /// # Safety

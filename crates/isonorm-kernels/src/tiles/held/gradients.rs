@@ -80,13 +80,11 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             simt::block_barrier();
             self.measure();
             simt::block_barrier();
+            fold::depart(place);
             let of_dx = [0, 1].map(|k| place.told(OF_DX + k));
             self.finish(&self.map(), of_dx);
         }
-        if place.tiling.blocks > 1 {
-            // Others read this block's sums.
-            simt::cluster_barrier();
-        }
+        fold::end(place);
     }
 
     /// What the forward pass saved of the thread's group.

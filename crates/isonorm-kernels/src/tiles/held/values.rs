@@ -95,16 +95,14 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                 round += 1;
                 simt::block_barrier();
             }
+            fold::depart(place);
             self.finish();
             if place.rank == 0 && place.has_group() {
                 let known = [0, 1, 2].map(|k| place.number(place.kept_numbers(), k, simt::thread_index()));
                 save(args, place.group().into(), known);
             }
         }
-        if place.tiling.blocks > 1 {
-            // Others read this block's sums.
-            simt::cluster_barrier();
-        }
+        fold::end(place);
     }
 
     /// Leaves the thread's sums of distances from a number, and of their squares: from its first element, or in the second round from what was

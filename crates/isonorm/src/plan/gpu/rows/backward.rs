@@ -4,7 +4,6 @@ use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::backward::by_segment;
 use isonorm_kernels::rows::gather;
 use isonorm_kernels::rows::parameters::Sharing;
-use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
 use super::super::tuning::{self, GATHER_PARTS, LEAST_GATHER_WARPS, MOST_GATHER_WARPS, Registers};
@@ -68,9 +67,7 @@ pub(super) fn with_slots(rows: &Rows<'_>, choice: Choice, tuning: &Registers, sl
         kept: slots,
         messages: choice.messages(rows, teams),
     };
-    // A single team of the chip writes gradients as they are wanted.
-    let is_one = parts == 1 && choice.listed.key.owner == Owner::Chip && rows.parameters.sharing == Sharing::ByColumn;
-    let are_gradients = is_one || rows.parameters.are_gradients(parts);
+    let are_gradients = choice.listed.key.leaves_gradients(parts) || rows.parameters.are_gradients(parts);
     scheduled(rows, held, (parts, gradients), are_gradients)
 }
 
