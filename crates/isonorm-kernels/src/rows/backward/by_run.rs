@@ -17,7 +17,7 @@ use crate::rows::access::{Access, Data, width};
 use crate::rows::epilogue::Epilogue;
 use crate::rows::forward::{Spec, next_set};
 use crate::rows::lanes::{Lanes, total, unrolled};
-use crate::rows::parameters::{Affine, ByRun, Runs, at_least_one, one_of_run};
+use crate::rows::parameters::{Affine, ByRun, Runs, at_least_one, number, words_of_run};
 use crate::rows::team::{Blocks, Team};
 use crate::simt::{self, WARP};
 use crate::warp;
@@ -52,8 +52,8 @@ struct ByRuns {
     warps_of_run: NonZero<u32>,
     /// The first parameter of the row.
     start: u32,
-    /// Weight and bias of the warp's run.
-    own: [f32; 2],
+    /// Weight and bias of the warp's run, as they come.
+    own: [u32; 2],
 }
 
 impl ByRuns {
@@ -71,7 +71,7 @@ impl ByRuns {
             warp: team.rank() / WARP,
             warps_of_run: at_least_one(affine.run as u32 / stretch),
             start: 0,
-            own: [1.0, 0.0],
+            own: [0; 2],
         }
     }
 
@@ -139,7 +139,7 @@ impl<T: Data, S: Spec<Team = Blocks, Map = ByRun>, const V: usize> Work<T, S, V>
         let affine = &walk.args.affine;
         self.start = self.set * affine.runs;
         // SAFETY: the caller's.
-        self.own = unsafe { one_of_run::<T>(affine, self.parameter(self.warp)) };
+        self.own = unsafe { words_of_run::<T>(affine, self.parameter(self.warp)) };
         self.set = next_set(self.set, self.set_step, self.sets);
     }
 
@@ -150,7 +150,10 @@ impl<T: Data, S: Spec<Team = Blocks, Map = ByRun>, const V: usize> Work<T, S, V>
         team: &mut Blocks,
         (row, loaded, normalizer): (u64, &Loaded<T, S::Access, V>, Normalizer<f32>),
     ) {
-        let parameters = Runs::<V>::of_one(self.own);
+        let parameters = Runs::<V>::of_one(
+            self.own
+                .map(|word| number::<T>(walk.args.affine.is_narrow::<T>(), word)),
+        );
         let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
         // SAFETY: the caller's.
         let behind_activation = unsafe { walk.behind_activation(loaded, &parameters, xhat) };
