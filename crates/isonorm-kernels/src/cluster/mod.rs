@@ -70,6 +70,7 @@ impl Pairs {
 pub fn share_pairs(pair: [f32; 2], scratch: &mut Scratch) -> Pairs {
     let (slot, parity) = (scratch.round % SLOTS, scratch.round / SLOTS % 2);
     if scratch.round == 0 {
+        // What counts the bytes is there in all blocks.
         simt::cluster_wait();
     }
     scratch.round += 1;

@@ -293,7 +293,8 @@ pub(super) fn joined(normalizer: Normalizer<f32>, [weight, bias]: [f32; 2]) -> N
     }
 }
 
-/// Parts whose parameters are asked for one after the other: all at once they take more registers, and more of them wait for each other longer.
+/// Parts, at most, whose parameters are asked for one after the other; of more of them the waits add up. Those of fewer, all at once, would take
+/// registers that kernels in blocks do not have.
 const FEW: usize = 4;
 
 /// See [`ByRun`].

@@ -1,4 +1,4 @@
-//! The backward pass over few rows: some blocks compute the gradients of weight and bias, the others dx, and neither wait for the other.
+//! The backward pass over few rows: some blocks compute the gradients of weight and bias, the others dx, and neither waits for the other.
 //!
 //! Sums over rows that the blocks of a row leave take a second kernel to be added up, which costs more than few rows themselves. Here
 //! a block has a strip of columns instead, and reads x and dy of all rows again: from the last-level cache, where the others bring them.
