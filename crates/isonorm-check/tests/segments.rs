@@ -1,37 +1,57 @@
-//! Channels in segments that blocks of the whole chip hold: every plan of them, on a GPU so small that a team has several channels in turn.
+//! Rows and channels in segments that blocks of the whole chip hold: every plan of them, on a GPU so small that a team has several in turn.
 
 use isonorm::cuda::Interpreter;
 use isonorm::{GpuPlan, GpuProperties};
 use isonorm_check::{Case, InterpreterEngine, run_suite};
 
-/// A GPU whose shared memory has room for two to four channels and those that come next.
-fn small() -> GpuProperties {
+/// A GPU of so many multiprocessors.
+fn small(sms: u32) -> GpuProperties {
     GpuProperties {
-        sms: 4,
+        sms,
         ..GpuProperties::known("h200").expect("a known GPU")
     }
 }
 
-/// Runs every plan for the whole chip of each problem, with images that begin anywhere and with others; each has some.
+/// Runs every plan for the whole chip of each problem, with images that begin anywhere and with others; each has some. Shared memory has room
+/// for two to four channels and those that come next.
 fn check(problems: &[&str]) {
-    let gpu = small();
-    let interpreter = Interpreter::new(gpu.clone());
     for problem in problems {
         for image in ["35x35", "36x36"] {
-            let text = format!("batchnorm x=9x7x{image} {problem} data=offset:100 seed=6");
-            let case: Case = text.parse().expect("a problem");
-            let plans = GpuPlan::alternatives(&case.desc, &gpu.clone().into()).expect("a valid problem");
-            let of_chip = |plan: &GpuPlan| plan.kernels()[0].family.contains("_chip_");
-            let numbers = (0..plans.len()).filter(|&number| of_chip(&plans[number]));
-            let mut planned = 0;
-            for number in numbers {
-                let mut engine = InterpreterEngine::new(interpreter.clone()).alternative(number);
-                let report = run_suite(&mut engine, &[case], |_| {});
-                assert_eq!(report.right(), 1, "plan {number} of {case}: {report}");
-                planned += 1;
-            }
-            assert!(planned > 0, "no plan of {case} is for the whole chip");
+            check_on(&small(4), &format!("batchnorm x=9x7x{image} {problem} data=offset:100"));
         }
+    }
+}
+
+/// Runs every plan for the whole chip of a problem, of which there is one; the entry points of their first kernels.
+fn check_on(gpu: &GpuProperties, problem: &str) -> Vec<&'static str> {
+    let interpreter = Interpreter::new(gpu.clone());
+    let case: Case = format!("{problem} seed=6").parse().expect("a problem");
+    let plans = GpuPlan::alternatives(&case.desc, &gpu.clone().into()).expect("a valid problem");
+    let of_chip = |plan: &GpuPlan| plan.kernels()[0].family.contains("_chip_");
+    let mut planned = Vec::new();
+    for number in (0..plans.len()).filter(|&number| of_chip(&plans[number])) {
+        let mut engine = InterpreterEngine::new(interpreter.clone()).alternative(number);
+        let report = run_suite(&mut engine, &[case], |_| {});
+        assert_eq!(report.right(), 1, "plan {number} of {case}: {report}");
+        planned.push(plans[number].kernels()[0].entry);
+    }
+    assert!(!planned.is_empty(), "no plan of {case} is for the whole chip");
+    planned
+}
+
+/// One team has all rows, whose sums fill the registers: of 16 bits shared memory has room for three rows, of `f32` for one and a half.
+#[test]
+fn rows_that_fill_the_chip_are_right_backward() {
+    for (rows, problem, kernel) in [
+        (1, "layernorm", "layer_chip_v8_ahead"),
+        (2, "rmsnorm", "rms_chip_v8_ahead"),
+        (5, "layernorm residual=stream", "layer_chip_v8_ahead"),
+        (4, "layernorm dtype=bf16 param=bf16", "layer_chip_v4_ahead"),
+        (5, "rmsnorm dtype=f16", "rms_chip_v4_ahead"),
+    ] {
+        let (op, more) = problem.split_once(' ').unwrap_or((problem, ""));
+        let planned = check_on(&small(2), &format!("{op} x={rows}x30000 {more} pass=backward"));
+        assert!(planned.contains(&kernel), "{problem}: {planned:?}");
     }
 }
 

@@ -113,6 +113,7 @@ modules! {
     "rows_backward_cluster_runs" of "f32" "f16" "bf16" for 90;
     "rows_backward_cluster" of "f32" "f16" "bf16" for 90;
     "rows_backward_chip_plain" of "f32" "f16" "bf16" for 80;
+    "rows_backward_chip_wide" of "f32" for 80;
     "rows_backward_segments_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_ragged_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_segments_piecewise" of "f32" "f16" "bf16" for 80;

@@ -136,7 +136,8 @@ impl Module {
             }
             "rows_backward_apart" => Some(if kernel.contains("_v4") { 112 } else { 72 + 2 * more }),
             "rows_backward_apart_wide" => Some(160),
-            "rows_backward_chip_plain" if more == 0 && kernel.contains("_v4") => Some(128),
+            "rows_backward_chip_plain" if kernel.contains("_v4") => Some(128),
+            "rows_backward_chip_wide" => Some(128),
             // Three blocks of eight warps on a multiprocessor.
             "rows_backward_pieces_runs_piecewise" | "rows_backward_pieces_runs" => Some(80),
             "rows_forward_pieces_runs_piecewise" if more > 0 && !is_f16 => Some(80),
@@ -173,7 +174,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 144] = [
+const FAMILIES: [&str; 145] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -239,6 +240,7 @@ const FAMILIES: [&str; 144] = [
     "rows_backward_cluster_runs",
     "rows_backward_cluster",
     "rows_backward_chip_plain",
+    "rows_backward_chip_wide",
     "rows_backward_segments_plain",
     "rows_backward_ragged_plain",
     "rows_backward_segments_piecewise",
@@ -349,7 +351,6 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
         tiles if tiles.starts_with("tiles") => |_| 256,
         "rows_backward_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },
         "rows_backward_cluster_ragged_piecewise" => |kernel| if kernel.contains("_v8") { 384 } else { 512 },
-        "rows_backward_chip_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },
         _ => |_| 512,
     }
 }
@@ -358,7 +359,10 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
 fn data(family: &str) -> &'static [&'static str] {
     match family {
         // Accesses of 16-bit numbers have more sums than there are registers, or more numbers.
-        "rows_backward_wide" | "rows_backward_apart_wide" | "rows_forward_cluster_segments_wide" => &["f32"],
+        "rows_backward_wide"
+        | "rows_backward_apart_wide"
+        | "rows_backward_chip_wide"
+        | "rows_forward_cluster_segments_wide" => &["f32"],
         ladder if ladder.starts_with("ladder") => &["f32"],
         // Two of 32 bits are hardly ever an image's last.
         halves if halves.contains("_halves") => &["f16", "bf16"],

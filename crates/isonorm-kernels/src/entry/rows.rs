@@ -6,7 +6,8 @@ use super::Element;
 use crate::rows::access::{Elements, Halves, Ragged, Vectors};
 use crate::rows::across_runs::AcrossRuns;
 use crate::rows::backward::{
-    self, across_runs, apart, by_run, by_segment, gradients_later, gradients_of_pieces, segmented, segmented_later,
+    self, across_runs, apart, by_run, by_segment, gradients_by_part, gradients_later, gradients_of_pieces, segmented,
+    segmented_later,
 };
 use crate::rows::by_column::ByColumn;
 use crate::rows::by_segment::BySegment;

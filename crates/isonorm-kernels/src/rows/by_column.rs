@@ -121,7 +121,9 @@ impl<T: Data, A: Access, const V: usize, const KEPT: u32> Parameters<T, A, V> fo
     #[inline(always)]
     #[allow(private_interfaces)]
     unsafe fn weight_at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> A::Numbers<T> {
-        if Self::READS {
+        if NARROW && self.is_packed {
+            A::unpack::<T>(self.packed[v][0])
+        } else if Self::READS {
             // SAFETY: the caller's.
             unsafe { read_one_part::<T, A, NARROW>(affine.weight, 1.0, span, v) }
         } else {

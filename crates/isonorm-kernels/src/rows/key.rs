@@ -7,6 +7,7 @@ use super::backward::across_runs::{self, across_runs};
 use super::backward::apart::{self, apart};
 use super::backward::by_run::by_run;
 use super::backward::by_segment::{self, by_segment};
+use super::backward::gradients_by_part::{self, gradients_by_part};
 use super::backward::gradients_later::gradients_later;
 use super::backward::gradients_of_pieces::gradients_of_pieces;
 use super::backward::segmented::segmented;
@@ -71,6 +72,7 @@ impl Key {
                 | "apart"
                 | "by_run"
                 | "by_segment"
+                | "gradients_by_part"
                 | "gradients_later"
                 | "gradients_of_pieces"
                 | "segmented"
@@ -98,10 +100,9 @@ impl Key {
         let many = match self.owner {
             // The sums are those of other blocks, which have as many rows on their way.
             _ if self.is_apart() => 4,
-            Owner::Chip => 2,
             _ => 3,
         };
-        if sums && self.width == Width::Vector && self.accesses > many {
+        if sums && self.width == Width::Vector && self.accesses > many && self.owner != Owner::Chip {
             // Sums over rows, of each element two.
             return 256;
         }
@@ -161,6 +162,7 @@ impl Key {
     pub fn least_slots(&self) -> u32 {
         match (self.has_slots(), self.owner) {
             (false, _) => 0,
+            (true, Owner::Chip) if self.is_by_part() => gradients_by_part::HALVES,
             (true, Owner::Chip) => 2 + STAY,
             (true, _) => 1,
         }
@@ -170,6 +172,12 @@ impl Key {
     pub fn is_apart(&self) -> bool {
         let holds = matches!(self.owner, Owner::Lanes(_) | Owner::Block | Owner::Blocks) && self.width == Width::Vector;
         self.pass == Pass::Backward && self.sharing == Sharing::ByColumn && holds && !self.ahead
+    }
+
+    /// Whether each part of a row comes to where one of the row before has been finished.
+    fn is_by_part(&self) -> bool {
+        let is_of_chip = self.pass == Pass::Backward && self.owner == Owner::Chip;
+        is_of_chip && self.sharing == Sharing::ByColumn && self.accesses > 4
     }
 
     /// Whether rows are segments, or begin anywhere as those do.
@@ -218,8 +226,7 @@ impl Key {
     }
 
     /// Bytes of dynamic shared memory of a block of `threads` threads that keeps so much: tiles of long rows, rows that come
-    /// ahead, of a cluster or in a backward pass, groups of accesses to pieces, what rows are normalized with that are nobody's, or the threads
-    /// side by side in a strip of columns. Otherwise nothing is kept, and of those of two sweeps this is the head alone, without their
+    /// ahead, of a cluster or in a backward pass, groups of accesses to pieces, or what rows are normalized with that are nobody's. Otherwise nothing is kept, and of those of two sweeps this is the head alone, without their
     /// [`sweeps_tile_bytes`](Key::sweeps_tile_bytes).
     pub fn shared_bytes(&self, threads: u32, kept: u32) -> u32 {
         let head = match self.owner {
@@ -231,7 +238,9 @@ impl Key {
             Owner::Grid if self.pass == Pass::Backward => two_sweeps::HEAD_BYTES,
             Owner::Alone | Owner::Grid => HEAD_BYTES,
         };
-        let of_tensor = self.accesses * self.access_bytes();
+        // Slots of those are halves of rows.
+        let of_slot = self.accesses / if self.is_by_part() { 2 } else { 1 };
+        let of_tensor = of_slot * self.access_bytes();
         let of_thread = match (self.pass, self.owner) {
             _ if self.is_long() => kept * of_tensor,
             (Pass::Forward, Owner::Pieces) => kept * of_tensor,
@@ -250,7 +259,7 @@ impl Key {
         let sums = match (self.pass, self.sharing) {
             (Pass::Backward, Sharing::BySegment) => by_segment::sums_bytes(threads, self.accesses),
             (Pass::Backward, Sharing::AcrossRuns) => across_runs::sums_bytes(threads, self.accesses),
-            _ if self.is_apart() => apart::bytes(threads, kept, self.most_access_elements()),
+            _ if self.is_apart() => apart::bytes(threads, self.most_access_elements()),
             _ => 0,
         };
         head + threads * of_thread + sums
@@ -337,6 +346,7 @@ impl Key {
                 }
             }
             (Class::Plain, Owner::Lanes(_)) if self.pass == Pass::Backward && self.accesses > 4 => "_wide",
+            (Class::Plain, Owner::Chip) if self.is_by_part() => "_wide",
             (Class::Plain, Owner::Blocks | Owner::Chip) => "_plain",
             (Class::Plain, _) if self.is_long() || self.pass == Pass::Backward => "_plain",
             (Class::Plain, Owner::Lanes(_)) => "_lanes",

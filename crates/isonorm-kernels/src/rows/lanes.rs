@@ -34,6 +34,24 @@ pub(super) fn computed<N: Lanes>(numbers: N) -> N {
     numbers.map(|number| f32::from_bits(simt::opaque(number.to_bits())))
 }
 
+/// `of(0)` to `of(parts − 1)` added up in order; some at once are asked for.
+#[inline(always)]
+pub(super) fn sum_of_parts<N: Lanes>(parts: u32, mut of: impl FnMut(u32) -> N) -> N {
+    const AT_ONCE: usize = 4;
+    let (mut sum, mut first) = (N::splat(0.0), 0);
+    while first < parts {
+        let mut some = [N::splat(0.0); AT_ONCE];
+        unrolled::<AT_ONCE>(|i| {
+            if first + (i as u32) < parts {
+                some[i] = of(first + i as u32);
+            }
+        });
+        unrolled::<AT_ONCE>(|i| sum = sum.zip(some[i], |sum, more| sum + more));
+        first += AT_ONCE as u32;
+    }
+    sum
+}
+
 /// Sums of which each has some of what is added up.
 pub type FourSums = [f32; 4];
 
@@ -68,6 +86,13 @@ impl FourPairs {
 pub trait Lanes: Copy {
     /// How many numbers.
     const LANES: u32;
+
+    /// What [`keep`](Lanes::keep) has side by side in shared memory: so many of the numbers, of which there are [`TURNS`](Lanes::TURNS) times as
+    /// many. Where all threads keep numbers, those of a turn are as if kept alone, behind those of the turn before.
+    type Turn: Lanes;
+
+    /// See [`Turn`](Lanes::Turn).
+    const TURNS: u32 = Self::LANES / Self::Turn::LANES;
 
     /// The same number in each lane.
     fn splat(number: f32) -> Self;
@@ -137,6 +162,7 @@ pub trait Lanes: Copy {
 
 impl Lanes for [f32; 1] {
     const LANES: u32 = 1;
+    type Turn = Self;
 
     #[inline(always)]
     fn splat(number: f32) -> Self {
@@ -224,6 +250,7 @@ macro_rules! lanes {
         $shared_load:ident $store:ident; $($part:literal: $($number:literal)*),*) => {
         impl Lanes for [f32; $lanes] {
             const LANES: u32 = $lanes;
+            type Turn = [f32; $words];
 
             #[inline(always)]
             fn splat(number: f32) -> Self {

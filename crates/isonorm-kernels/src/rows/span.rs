@@ -322,6 +322,25 @@ impl Span {
         simt::opaque(self.own).wrapping_add((v as u32).wrapping_mul(simt::opaque(self.step)))
     }
 
+    /// The parts behind so many.
+    #[inline(always)]
+    pub fn behind(self, parts: u32) -> Self {
+        Self {
+            own: self.own + parts * self.step,
+            ..self
+        }
+    }
+
+    /// The same, of which the compiler does not know that: what is computed from it is computed again instead of kept in registers.
+    #[inline(always)]
+    pub fn anew(self) -> Self {
+        Self {
+            own: simt::opaque(self.own),
+            step: simt::opaque(self.step),
+            ..self
+        }
+    }
+
     /// The first element of part `v`.
     #[inline(always)]
     pub fn start(self, v: usize) -> u32 {

@@ -311,6 +311,10 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
 fn add_up<T: Data>(case: &Case<T>, count: u32, parts: &[Tensor<f32>; 2], gradients: &mut [Vec<f32>; 2]) {
     let [dweight, dbias] = gradients;
     let mut buffers = Buffers::new();
+    let width = match case.parameters() as u32 % gather::WIDE == 0 && case.seed.is_multiple_of(3) {
+        true => gather::WIDE,
+        false => 1,
+    };
     let args = gather::Args::<T> {
         parts_of_weight: buffers.read_only("parts of weight", parts[0].get()),
         parts_of_bias: buffers.read_only("parts of bias", parts[1].get()),
@@ -320,10 +324,11 @@ fn add_up<T: Data>(case: &Case<T>, count: u32, parts: &[Tensor<f32>; 2], gradien
         warps: if case.seed.is_multiple_of(2) { 4 } else { 2 },
         columns: case.parameters() as u64,
         as_data: 0,
+        width,
         of: std::marker::PhantomData,
     };
     let launch = Launch::new(3, 128)
-        .shared_bytes(gather::shared_bytes(128))
+        .shared_bytes(gather::shared_bytes(128, width))
         .seed(case.seed);
     // SAFETY: the interpreter checks every access.
     let report = launch.run(&buffers, || unsafe { gather::gather(&args) });

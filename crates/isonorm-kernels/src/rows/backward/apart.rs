@@ -11,6 +11,9 @@ use isonorm_math::{Normalizer, Real};
 
 pub use super::Args;
 use super::held::{Loaded, Walk};
+use super::joined::Joined;
+#[cfg(not(target_arch = "nvptx64"))]
+use super::sums::bytes as sums_bytes;
 use super::sums::{Numbers, Sums};
 use super::{ParametersOf, Parts, Work, normalizer};
 use crate::rows::access::{Access, Data, width};
@@ -20,7 +23,7 @@ use crate::rows::forward::Spec;
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::{Parameters, at_least_one};
 use crate::rows::team::{Owner, Owns, Team};
-use crate::simt::{self, Shared, WARP};
+use crate::simt::{self, Shared};
 
 /// Computes the gradients of the rows. For a grid of more blocks than [`column_blocks`](Args::column_blocks), which come first: they take
 /// longest. Where clusters have rows, they are whole clusters, too.
@@ -28,7 +31,7 @@ use crate::simt::{self, Shared, WARP};
 /// # Safety
 ///
 /// As for [`backward`](super::backward); dx is where nothing else is, and behind the team's shared memory there is room for two numbers of
-/// each column of a strip, for each warp.
+/// each column of a strip, for each thread that has it.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn apart<T: Data, S: Spec<Team: Team, Map = ByColumn, Epilogue = Plain>, const V: usize>(args: &Args<T>) {
     // SAFETY: the caller's, here and below.
@@ -64,12 +67,10 @@ pub const fn rows_at_once(accesses: u32) -> u32 {
     if accesses < 8 { 4 } else { 8 }
 }
 
-/// Bytes of shared memory of a block of `threads` threads, so many of which lie side by side in a strip: of each column a number for each warp,
-/// whose lanes add up theirs, or for each thread that has it, if strips are wider than a warp.
+/// Bytes of shared memory of a block of `threads` threads: two numbers of each column that a thread has.
 #[cfg(not(target_arch = "nvptx64"))]
-pub(in crate::rows) const fn bytes(threads: u32, lanes: u32, access_elements: u32) -> u32 {
-    let parts = threads / if lanes > WARP { lanes } else { WARP };
-    parts * 2 * lanes * access_elements * size_of::<f32>() as u32
+pub(in crate::rows) const fn bytes(threads: u32, access_elements: u32) -> u32 {
+    threads * sums_bytes(2, access_elements)
 }
 
 /// dx, without the sums over rows.
@@ -201,53 +202,30 @@ unsafe fn leave<T: Data, S: Spec<Team: Team>>(
     sums: &Sums<Numbers<T, S>, 1>,
     (first, columns): (u32, u32),
 ) {
-    let lanes = args.column_lanes;
-    let numbers = lanes * Numbers::<T, S>::LANES;
-    let (part, lane, parts) = match is_wide::<S>() && lanes > WARP {
-        true => {
-            let (thread, lanes) = (simt::thread_index(), at_least_one(lanes));
-            (thread / lanes, thread % lanes, simt::block_threads() / lanes)
-        }
-        false => (simt::warp_index(), simt::lane(), simt::block_threads() / WARP),
+    let (lanes, width) = (at_least_one(args.column_lanes), Numbers::<T, S>::LANES);
+    let joined = Joined {
+        from: Shared::at(S::Team::SHARED_BYTES),
+        lanes: lanes.get(),
+        slots: simt::block_threads() / lanes,
     };
-    let place = |part: u32, of_bias: u32| {
-        let start = Shared::<f32>::at(S::Team::SHARED_BYTES);
-        start.offset((part * 2 + of_bias) * numbers)
-    };
-    for (of_bias, own) in [(0, sums.weight[0]), (1, sums.bias[0])] {
-        let of_warp = own.map(|mut sum| {
-            let mut distance = WARP / 2;
-            while distance >= lanes {
-                sum += simt::shuffle_xor(sum, distance);
-                distance /= 2;
-            }
-            sum
-        });
-        if lane < lanes && (!is_wide::<S>() || part < parts) {
-            let to = place(part, of_bias).offset(lane * Numbers::<T, S>::LANES);
-            of_warp.fold(0, |n, sum| {
-                // SAFETY: a place for each number of each part.
-                unsafe { simt::shared_store(to.offset(n), sum) };
-                n + 1
-            });
-        }
+    // SAFETY: room for two numbers of each column for each thread.
+    unsafe {
+        joined.keep(0, sums.weight[0]);
+        joined.keep(1, sums.bias[0]);
     }
     simt::block_barrier();
-    let mut number = simt::thread_index();
-    while number < 2 * numbers {
-        let (of_bias, column) = (number / at_least_one(numbers), first + number % at_least_one(numbers));
-        let base = if of_bias == 0 { args.dweight } else { args.dbias };
-        if column < columns && !base.is_null() {
-            let (mut sum, mut part) = (0.0, 0);
-            while part < parts {
-                // SAFETY: written before the barrier.
-                sum += unsafe { simt::shared_load(place(part, of_bias).offset(column - first)) };
-                part += 1;
-            }
-            // SAFETY: the caller's: a number for each column, in the parameters' type.
-            unsafe { args.leave_gradient(base, u64::from(column), sum) };
-        }
-        number += simt::block_threads();
+    // SAFETY: kept before the barrier.
+    unsafe {
+        joined.add_up::<Numbers<T, S>>(2, |(of_bias, lane), number, sums| {
+            let base = if of_bias == 0 { args.dweight } else { args.dbias };
+            sums.fold(first + lane * width + number, |column, sum| {
+                if column < columns && !base.is_null() {
+                    // SAFETY: the caller's: a number for each column, in the parameters' type.
+                    args.leave_gradient(base, u64::from(column), sum);
+                }
+                column + 1
+            });
+        });
     }
     simt::block_barrier();
 }

@@ -41,8 +41,10 @@ pub unsafe fn gradients_later<T: Data, S: Spec<Team = Chip, Map = ByColumn, Epil
     let walk = Walk::<T, S, V>::new(args, &team);
     let (mut row, step) = (team.first_row(), team.row_step());
     // SAFETY: the caller's.
-    let parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span, false) };
+    let parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span, true) };
     let mut sums = Sums::<Numbers<T, S>, V>::zero();
+    // Whether sums take most registers, and where parts are is computed again for each row.
+    let is_crowded = V as u32 * Numbers::<T, S>::LANES > 16;
     let mut ring = Ring::new(Chip::SHARED_BYTES, 2, args.slots, STAY);
     let behind = ring.behind();
     let mut rows = 0;
@@ -64,6 +66,7 @@ pub unsafe fn gradients_later<T: Data, S: Spec<Team = Chip, Map = ByColumn, Epil
                 ring.wait();
                 let (slot, normalizer) = (ring.arrived(), ahead);
                 ahead = walk.normalizer(row + step);
+                let walk = if is_crowded { &walk.anew() } else { &walk };
                 let (xhat, g) = (walk.xhat(&slot, normalizer), walk.g(&slot));
                 let own = walk.add(&parameters, &mut sums, xhat, g);
                 let sent = team.send_pair(own);
@@ -74,6 +77,7 @@ pub unsafe fn gradients_later<T: Data, S: Spec<Team = Chip, Map = ByColumn, Epil
         if let Some(before) = before {
             let row = simt::opaque_64(row) - step;
             let coefficients = walk.coefficients(team.receive_pair(&before.sent));
+            let walk = if is_crowded { &walk.anew() } else { &walk };
             let (xhat, g) = (walk.xhat(&before.slot, before.normalizer), walk.g(&before.slot));
             // SAFETY: the caller's.
             unsafe {

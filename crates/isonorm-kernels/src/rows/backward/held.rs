@@ -12,7 +12,7 @@ use crate::rows::lanes::unrolled;
 use crate::rows::parameters::{Map, Sharing};
 use crate::rows::ring::{Ring, Slot};
 use crate::rows::team::{Owner, Owns, Team};
-use crate::simt;
+use crate::simt::{self, Shared};
 
 /// What a thread has of a row, as it came.
 pub(super) struct Loaded<T: Data, A: Access, const V: usize> {
@@ -103,6 +103,24 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         S::Access::filled::<T>(unsafe { slot.part::<T>(tensor, v) }, own, number)
     }
 
+    /// The parts that are so many times as many behind these.
+    #[inline(always)]
+    pub(super) fn behind(&self, times: u32) -> Self {
+        Self {
+            span: self.span.anew().behind(times * V as u32),
+            ..*self
+        }
+    }
+
+    /// The same, see [`Span::anew`].
+    #[inline(always)]
+    pub(super) fn anew(&self) -> Self {
+        Self {
+            span: self.span.anew(),
+            ..*self
+        }
+    }
+
     #[inline(always)]
     pub(super) fn has(&self, v: usize) -> bool {
         self.span.has::<S::Access, V>(v)
@@ -159,6 +177,20 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
             });
         }
         ring.commit();
+    }
+
+    /// Sets part `v` of x and dy on its way to places of its own; nothing where there is none.
+    #[inline(always)]
+    pub(super) unsafe fn fetch_part(&self, row: u64, v: usize, to: [Shared<u32>; 2]) {
+        if row < self.args.rows && self.has(v) {
+            let (x, dy, _) = self.tensors(row);
+            let left = x.left(self.span, v);
+            // SAFETY: the row has this part; the places are this thread's.
+            unsafe {
+                S::Access::fetch_some(to[0], x.part(self.span, v), left);
+                S::Access::fetch_some(to[1], dy.part(self.span, v), left);
+            }
+        }
     }
 
     /// The row that has come; nothing where there is none.

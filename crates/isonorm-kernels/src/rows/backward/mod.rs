@@ -9,7 +9,8 @@
 //! gradient that comes in for it is added to dx, which is then that of both summands.
 //!
 //! With [`Spec::AHEAD`], x and dy of the rows that come next are on their way to shared memory. Blocks of the whole chip finish each
-//! row when the sums of the next one are on their way: see [`gradients_later`].
+//! row when the sums of the next one are on their way: see [`gradients_later`](mod@gradients_later), or, where there is no room for that,
+//! [`gradients_by_part`](mod@gradients_by_part).
 //!
 //! The gradients of weight and bias are sums over rows: a team adds up its own in registers, a block those of its teams, and
 //! [`gather`](super::gather) those of blocks, or clusters, in a fixed order. Where runs of columns share a weight and bias, see
@@ -21,9 +22,11 @@ pub mod apart;
 mod args;
 pub mod by_run;
 pub mod by_segment;
+pub mod gradients_by_part;
 pub mod gradients_later;
 pub mod gradients_of_pieces;
 mod held;
+mod joined;
 pub mod segmented;
 pub mod segmented_later;
 mod sums;
@@ -187,7 +190,10 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         let args = self.args;
         let own_row = u64::from(team.own_row());
         // SAFETY: the caller's.
-        let mut ahead = unsafe { self.normalizer(first_row + own_row) };
+        let mut ahead = match Self::NORMALIZER_AHEAD {
+            true => unsafe { self.normalizer(first_row + own_row) },
+            false => Normalizer::default(),
+        };
         let mut ring = Ring::new(S::Team::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.slots, 0);
         let rows_ahead = if Self::IN_PLACE { args.slots } else { ring.behind() };
         if S::AHEAD {
@@ -202,10 +208,13 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
             // Opaque as in the forward pass.
             let row = simt::opaque_64(first_row) + own_row;
             first_row = simt::opaque_64(first_row) + step;
-            let normalizer = ahead;
+            let mut normalizer = ahead;
             // SAFETY: the caller's.
             unsafe {
-                ahead = self.normalizer(first_row + own_row);
+                match Self::NORMALIZER_AHEAD {
+                    true => ahead = self.normalizer(first_row + own_row),
+                    false => normalizer = self.normalizer(row),
+                }
                 let loaded = if S::AHEAD {
                     let later = row + u64::from(rows_ahead) * step;
                     if !Self::IN_PLACE {
@@ -227,6 +236,10 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         }
     }
 
+    /// Whether what normalized a row is asked for a row ahead. Where blocks have rows that come when they are needed, it comes beside them: what
+    /// is kept from one round to the next would be waited for first.
+    const NORMALIZER_AHEAD: bool = S::AHEAD || matches!(S::Team::OWNER, Owner::Lanes(_));
+
     /// See [`normalizer`].
     #[inline(always)]
     unsafe fn normalizer(&self, row: u64) -> Normalizer<f32> {
@@ -238,10 +251,23 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     #[inline(always)]
     unsafe fn add(
         &self,
-        parameters: &ParametersOf<T, S, V>,
+        parameters: &impl Parameters<T, S::Access, V>,
         sums: &mut Sums<Numbers<T, S>, V>,
         xhat: impl Fn(usize) -> Numbers<T, S>,
         g: impl Fn(usize) -> Numbers<T, S>,
+    ) -> [f32; 2] {
+        // SAFETY: the caller's.
+        unsafe { self.add_and(parameters, sums, (xhat, g), |_, _| {}) }
+    }
+
+    /// The same, giving `also` the g · weight of each part.
+    #[inline(always)]
+    unsafe fn add_and(
+        &self,
+        parameters: &impl Parameters<T, S::Access, V>,
+        sums: &mut Sums<Numbers<T, S>, V>,
+        (xhat, g): (impl Fn(usize) -> Numbers<T, S>, impl Fn(usize) -> Numbers<T, S>),
+        mut also: impl FnMut(usize, Numbers<T, S>),
     ) -> [f32; 2] {
         let (mut of_g, mut of_gx) = (0.0, 0.0);
         unrolled::<V>(|v| {
@@ -255,6 +281,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                 let wg = g.zip(weight, |g, weight| g * weight);
                 of_g = wg.fold(of_g, |sum, wg| sum + wg);
                 of_gx = wg.dot(xhat, of_gx);
+                also(v, wg);
             }
         });
         [of_g, of_gx]
@@ -357,32 +384,61 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         (rstd, coefficients): (f32, BackwardCoefficients<f32>),
         (row, dstream): (u64, impl Fn(usize) -> <S::Access as Access>::Raw<T>),
     ) {
-        let args = self.args;
-        if args.dx.is_null() {
+        if self.args.dx.is_null() {
             return;
         }
-        let to_dx = PlaceOf::<T, S>::new(args.dx.cast_const(), row, args.dx_stride);
-        let dresidual = PlaceOf::<T, S>::new(args.dresidual.cast_const(), row, args.dresidual_stride);
+        let results = self.results(row);
         unrolled::<V>(|v| {
             if self.has(v) {
-                // SAFETY: the caller's, here and below; each part belongs to one thread.
+                // SAFETY: the caller's.
                 unsafe {
-                    let (weight, g) = (self.weight(parameters, v), g(v));
-                    let mut dx = g.zip3(weight, xhat(v), |g, weight, xhat| {
-                        normalize::input_gradient(g * weight, xhat, rstd, coefficients)
-                    });
-                    if !S::Access::BY_SEGMENT && !args.dstream.is_null() {
-                        let more = S::Access::unpack::<T>(dstream(v));
-                        dx = dx.zip(more, |dx, more| dx + more);
-                    }
-                    let own = to_dx.own(self.span, v);
-                    S::Access::store_own(to_dx.part(self.span, v).cast_mut(), S::Access::pack::<T>(dx), own);
-                    if !args.dresidual.is_null() {
-                        let place = dresidual.part(self.span, v).cast_mut();
-                        S::Access::store_own(place, S::Access::pack::<T>(g), own);
-                    }
+                    let numbers = (&xhat, &g, |v| self.weight(parameters, v));
+                    self.finish_part(v, numbers, (rstd, coefficients), (results, &dstream));
                 }
             }
         });
+    }
+
+    /// Where a row of dx and of dresidual is.
+    #[inline(always)]
+    fn results(&self, row: u64) -> [PlaceOf<T, S>; 2] {
+        let args = self.args;
+        [
+            PlaceOf::<T, S>::new(args.dx.cast_const(), row, args.dx_stride),
+            PlaceOf::<T, S>::new(args.dresidual.cast_const(), row, args.dresidual_stride),
+        ]
+    }
+
+    /// dx and dresidual of part `v`, which the row has, from x̂, g and the weight; there is a dx.
+    #[inline(always)]
+    unsafe fn finish_part(
+        &self,
+        v: usize,
+        (xhat, g, weight): (
+            impl Fn(usize) -> Numbers<T, S>,
+            impl Fn(usize) -> Numbers<T, S>,
+            impl Fn(usize) -> Numbers<T, S>,
+        ),
+        (rstd, coefficients): (f32, BackwardCoefficients<f32>),
+        ([to_dx, dresidual], dstream): ([PlaceOf<T, S>; 2], impl Fn(usize) -> <S::Access as Access>::Raw<T>),
+    ) {
+        let args = self.args;
+        // SAFETY: the caller's, here and below; each part belongs to one thread.
+        unsafe {
+            let (weight, g) = (weight(v), g(v));
+            let mut dx = g.zip3(weight, xhat(v), |g, weight, xhat| {
+                normalize::input_gradient(g * weight, xhat, rstd, coefficients)
+            });
+            if !S::Access::BY_SEGMENT && !args.dstream.is_null() {
+                let more = S::Access::unpack::<T>(dstream(v));
+                dx = dx.zip(more, |dx, more| dx + more);
+            }
+            let own = to_dx.own(self.span, v);
+            S::Access::store_own(to_dx.part(self.span, v).cast_mut(), S::Access::pack::<T>(dx), own);
+            if !args.dresidual.is_null() {
+                let place = dresidual.part(self.span, v).cast_mut();
+                S::Access::store_own(place, S::Access::pack::<T>(g), own);
+            }
+        }
     }
 }

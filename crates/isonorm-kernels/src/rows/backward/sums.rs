@@ -1,14 +1,12 @@
 //! The gradients of weight and bias: sums over the rows of a team, and then of the teams of a block.
 
 use super::held::Walk;
+use super::joined::Joined;
 use crate::rows::access::{Access, Data};
 use crate::rows::forward::Spec;
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::team::{Owner, Owns, Team};
 use crate::simt::{self, Shared};
-
-/// Teams whose sums a thread reads before it adds them up.
-const AT_ONCE: usize = 4;
 
 /// The numbers of an access.
 pub(super) type Numbers<T, S> = <<S as Spec>::Access as Access>::Numbers<T>;
@@ -120,41 +118,28 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         });
     }
 
-    /// The block's teams put their numbers side by side in shared memory, in place of rows; then a thread adds up those of an access.
+    /// The block's teams put their numbers side by side in shared memory, in place of rows, and add them up.
     #[inline(always)]
     unsafe fn leave_joined(&self, team: &S::Team, base: *mut f32, numbers: &[Numbers<T, S>; V]) {
-        let (columns, width) = (self.args.columns as u32, Numbers::<T, S>::LANES);
-        let accesses = columns / width;
-        let place = |team: u32| Shared::<f32>::at(S::Team::SHARED_BYTES).offset(team * columns);
+        let (lanes, width) = (team.threads(), Numbers::<T, S>::LANES);
+        let joined = Joined {
+            from: Shared::at(S::Team::SHARED_BYTES),
+            lanes,
+            slots: simt::block_threads() / lanes,
+        };
         simt::block_barrier();
-        let own = simt::thread_index() / team.threads();
-        unrolled::<V>(|v| {
-            if self.has(v) {
-                // SAFETY: there is room for the numbers of all threads.
-                unsafe { numbers[v].keep(place(own), self.span.start(v) / width, accesses) };
-            }
-        });
+        // SAFETY: there is room for the numbers of all threads.
+        unrolled::<V>(|v| unsafe { joined.keep(v as u32, numbers[v]) });
         simt::block_barrier();
-        let teams = simt::block_threads() / team.threads();
-        let mut access = simt::thread_index();
-        while access < accesses {
-            let (mut sum, mut first) = (Numbers::<T, S>::splat(0.0), 0);
-            while first < teams {
-                let mut some = [Numbers::<T, S>::splat(0.0); AT_ONCE];
-                unrolled::<AT_ONCE>(|i| {
-                    let team = first + i as u32;
-                    if team < teams {
-                        // SAFETY: written before the barrier.
-                        some[i] = unsafe { Numbers::<T, S>::kept(place(team), access, accesses) };
-                    }
-                });
-                unrolled::<AT_ONCE>(|i| sum = sum.zip(some[i], |sum, more| sum + more));
-                first += AT_ONCE as u32;
-            }
-            let index = u64::from(simt::block_index()) * self.args.columns + u64::from(access * width);
-            // SAFETY: the caller's: a row of numbers for each block.
-            unsafe { sum.store(base.wrapping_add(index as usize)) };
-            access += simt::block_threads();
+        // SAFETY: kept before the barrier; the caller's: a row of numbers for each block.
+        unsafe {
+            joined.add_up::<Numbers<T, S>>(V as u32, |(v, lane), number, sum| {
+                let column = (v * lanes + lane) * width + number;
+                if u64::from(column) < self.args.columns {
+                    let row = u64::from(simt::block_index()) * self.args.columns;
+                    sum.store(base.wrapping_add((row + u64::from(column)) as usize));
+                }
+            });
         }
     }
 }

@@ -74,6 +74,10 @@ macro_rules! backward_kernels {
                 layer_chip_v4_ahead: Centred, Chip, Vectors, 4, ByColumn, Plain, true, true;
                 rms_chip_v4_ahead: Uncentred, Chip, Vectors, 4, ByColumn, Plain, true, true;
             }
+            "rows_backward_chip_wide" by gradients_by_part {
+                layer_chip_v8_ahead: Centred, Chip, Vectors, 8, ByColumn, Plain, true, true;
+                rms_chip_v8_ahead: Uncentred, Chip, Vectors, 8, ByColumn, Plain, true, true;
+            }
             "rows_backward_segments_plain" by segmented {
                 layer_block_v4_ahead: Centred, Block, Vectors<true>, 4, Segmented, Plain, false, true;
                 layer_block_v8_ahead: Centred, Block, Vectors<true>, 8, Segmented, Plain, false, true;

@@ -10,7 +10,7 @@ use isonorm_kernels::rows::{Data, backward as gradients, forward as values, gath
 use isonorm_math::{Bf16, F16};
 
 use super::{BackwardPointers, ForwardPointers, Launcher, Scratch, interpreted};
-use crate::plan::gpu::rows::{Backward, Forward, Parameters, Sweeps, gather_warps};
+use crate::plan::gpu::rows::{Backward, Forward, Parameters, Sweeps, gather_warps, gather_width};
 use crate::{DType, GpuPlan, Kernel, Result};
 
 /// Runs the kernel for the data's type.
@@ -259,6 +259,7 @@ pub(super) unsafe fn add_up<T: Data>(
         parts: sums.parts,
         columns: sums.columns,
         warps: gather_warps(sums.parts),
+        width: gather_width(sums.columns),
         as_data: sums.as_data.into(),
         of: PhantomData,
     };

@@ -161,14 +161,16 @@ impl Shape {
         } else {
             0
         };
-        APART.once[wide] + (rows.rows * APART.row[wide] / 1000).max(rounds * APART.round) + crowded
+        let is_small = self.threads < APART.threads / 2;
+        let round = APART.round * if is_small { 2 } else { 1 };
+        APART.once[wide] + (rows.rows * APART.row[wide] / 1000).max(rounds * round) + crowded
     }
 
     fn schedule(&self, rows: &Rows<'_>) -> Schedule {
         let grid = u64::from(self.columns.blocks) + self.row_blocks(rows);
         let kernel = Kernel {
             cluster: self.blocks,
-            ..rows.kernel(self.listed, grid, self.threads, self.columns.lanes)
+            ..rows.kernel(self.listed, grid, self.threads, 0)
         };
         Schedule {
             kernels: vec![kernel],

@@ -6,7 +6,7 @@ use isonorm_kernels::rows::gather;
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::simt::WARP;
 
-use super::super::tuning::{self, GATHER_PARTS, LEAST_GATHER_WARPS, MOST_GATHER_WARPS, Registers};
+use super::super::tuning::{self, GATHER_PARTS, LEAST_GATHER_WARPS, MOST_GATHER_WARPS, Registers, WIDE_GATHER};
 use super::registers::{Choice, Held, by_block, by_blocks, by_chip, by_lanes, kernel, slots, teams};
 use super::{Backward, Kernel, MOST_BLOCKS, REGION_BYTES, Rows, Schedule, Work};
 use crate::DType;
@@ -112,12 +112,21 @@ pub(crate) fn gather_warps(parts: u64) -> u32 {
     parts.div_ceil(GATHER_PARTS).clamp(1, MOST_GATHER_WARPS) as u32
 }
 
+/// Columns of a thread: several where there are many, and blocks enough for them.
+pub(crate) fn gather_width(columns: u64) -> u32 {
+    match columns >= WIDE_GATHER && columns.is_multiple_of(gather::WIDE.into()) {
+        true => gather::WIDE,
+        false => 1,
+    }
+}
+
 /// Blocks take the weight and the bias in turn; each has a warp's width of columns for as many warps as share their parts.
 pub(crate) fn gather(dtype: DType, parts: u64, columns: u64) -> Kernel {
     let warps = gather_warps(parts);
     let groups = (LEAST_GATHER_WARPS / warps).max(1);
     let threads = groups * warps * WARP;
-    let blocks = 2 * columns.div_ceil((groups * WARP).into());
+    let width = gather_width(columns);
+    let blocks = 2 * columns.div_ceil((groups * WARP * width).into());
     Kernel {
         family: "rows_gather",
         dtype,
@@ -125,7 +134,7 @@ pub(crate) fn gather(dtype: DType, parts: u64, columns: u64) -> Kernel {
         grid: blocks.min(MOST_BLOCKS) as u32,
         block: threads,
         cluster: 1,
-        shared_bytes: gather::shared_bytes(threads),
+        shared_bytes: gather::shared_bytes(threads, width),
         resident: false,
     }
 }

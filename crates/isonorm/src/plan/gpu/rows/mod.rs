@@ -18,7 +18,7 @@ mod tried;
 
 use std::sync::OnceLock;
 
-pub(crate) use self::backward::{gather, gather_warps};
+pub(crate) use self::backward::{gather, gather_warps, gather_width};
 pub(crate) use self::parameters::Parameters;
 pub(crate) use self::told::{Backward, Columns, Exchange, Forward, Running, Share, Sweeps, SweepsWorkspace};
 

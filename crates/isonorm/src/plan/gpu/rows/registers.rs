@@ -201,22 +201,31 @@ pub(super) fn by_chip(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Resu
     let choice = |&(accesses, most_threads, most_blocks): &(u32, u32, u32)| {
         let mut of_shape = kernels.clone().filter(|listed| listed.key.accesses == accesses);
         of_shape.find_map(|listed| {
-            let elements = u64::from(accesses * listed.key.access_elements(rows.bytes()) * most_threads);
-            let blocks = rows.columns.div_ceil(elements);
+            let elements = u64::from(accesses * listed.key.access_elements(rows.bytes()));
+            let fewest = rows.columns.div_ceil(elements * u64::from(most_threads));
             let slots = listed.key.least_slots();
             let at_once = |threads| rows.resident_blocks(listed, threads, slots);
-            if blocks > at_once(WARP).min(most_blocks.into()) {
+            if fewest > at_once(WARP).min(most_blocks.into()) {
                 return None;
             }
-            let blocks = blocks as u32;
-            let threads = threads(rows, listed, &(WARP..=most_threads), blocks)?;
-            let fits = listed.key.shared_bytes(threads, slots) <= rows.gpu.shared_bytes_per_block
-                && u64::from(blocks) <= at_once(threads);
-            fits.then_some(Choice {
-                listed,
-                threads,
-                blocks,
-            })
+            let of_blocks = |blocks: u64| {
+                let blocks = blocks as u32;
+                let threads = threads(rows, listed, &(WARP..=most_threads), blocks)?;
+                let fits = listed.key.shared_bytes(threads, slots) <= rows.gpu.shared_bytes_per_block
+                    && u64::from(blocks) <= at_once(threads);
+                fits.then_some(Choice {
+                    listed,
+                    threads,
+                    blocks,
+                })
+            };
+            // A team that has no room for another has all blocks that run at once: a multiprocessor with more of them than others takes longer.
+            let all = at_once(most_threads);
+            let spread = (fewest <= all && 2 * fewest > all).then(|| {
+                let warps = rows.columns.div_ceil(elements * all * u64::from(WARP));
+                rows.columns.div_ceil(elements * warps * u64::from(WARP))
+            });
+            spread.and_then(of_blocks).or_else(|| of_blocks(fewest))
         })
     };
     let shapes = || tuning.of(rows).chip.iter().filter_map(choice);

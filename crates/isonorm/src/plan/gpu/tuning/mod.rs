@@ -131,13 +131,13 @@ const BACKWARD_WIDE: Shared = Shared {
     most_bytes_of_others: 16 << 10,
     cluster: &[(2, 64..=256), (2, 64..=512)],
     most_cluster_threads: 256,
-    chip: &[(4, 128, 64), (4, 256, u32::MAX)],
+    chip: &[(4, 128, 64), (4, 256, u32::MAX), (8, 512, u32::MAX)],
 };
 
 const BACKWARD_16: Shared = Shared {
     lanes: 96,
     most_cluster_threads: 512,
-    chip: &[(2, 128, 64), (2, 256, u32::MAX), (2, 512, u32::MAX)],
+    chip: &[(2, 128, 64), (2, 256, u32::MAX), (2, 512, u32::MAX), (4, 512, u32::MAX)],
     ..BACKWARD_WIDE
 };
 
@@ -195,7 +195,7 @@ pub(super) struct Apart {
     pub(super) once: [u64; 2],
     /// Picoseconds for each row, at least.
     pub(super) row: [u64; 2],
-    /// Nanoseconds for each time that a thread has waited for rows of a strip, at least.
+    /// Nanoseconds for each time that a thread has waited for rows of a strip, at least; twice as many in blocks of fewer than half those threads.
     pub(super) round: u64,
     /// Where blocks have more threads, so that few of them are on a multiprocessor, in percent of what moving bytes takes.
     pub(super) crowded: u64,
@@ -218,12 +218,12 @@ pub(super) const APART: Apart = Apart {
     most_shared: [6 << 20, 3 << 20],
     once: [1300, 900],
     row: [1050, 600],
-    round: 300,
-    crowded: 35,
+    round: 200,
+    crowded: 25,
     after: 2700,
     after_blocks: [8500, 5300],
-    after_lanes: 2200,
-    after_column: 3500,
+    after_lanes: 2600,
+    after_column: 4600,
 };
 
 /// Kernels of rows that are longer than registers.
@@ -289,6 +289,9 @@ pub(super) const GATHER_PARTS: u64 = 8;
 pub(super) const MOST_GATHER_WARPS: u64 = 16;
 /// Warps of such a block, at least about; they have as many columns as they do not share.
 pub(super) const LEAST_GATHER_WARPS: u32 = 4;
+
+/// Columns from which on its threads have several.
+pub(super) const WIDE_GATHER: u64 = 16 << 10;
 
 /// Nanoseconds until a kernel's first data comes, and from its last to the end.
 pub(super) const LAUNCH: u64 = 4000;
