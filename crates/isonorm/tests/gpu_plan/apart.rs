@@ -37,7 +37,7 @@ fn few_rows_and_their_columns_go_apart() {
     }
     for problem in [
         "layernorm x=8192x1024 pass=backward",
-        "rmsnorm x=2048x256 dtype=bf16 pass=backward",
+        "rmsnorm x=4096x256 dtype=bf16 pass=backward",
         "layernorm x=4096x4096 dtype=bf16 pass=backward",
         "layernorm x=300x1023 pass=backward",
     ] {
@@ -93,6 +93,11 @@ fn one_team_leaves_gradients() {
         "layernorm x=64x1048576 dtype=bf16 param=bf16 pass=backward",
         "rmsnorm x=16x1048576 dtype=f16 param=f16 pass=backward",
         "layernorm x=2x1048576 pass=backward",
+        // Sums that fill the registers.
+        "layernorm x=32x2097152 dtype=bf16 param=bf16 pass=backward",
+        "rmsnorm x=4x2097152 pass=backward",
+        // All multiprocessors have as many blocks.
+        "layernorm x=40x1300000 pass=backward",
     ] {
         let plan = plan(problem);
         let [kernel] = plan.kernels() else {

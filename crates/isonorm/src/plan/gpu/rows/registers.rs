@@ -219,13 +219,17 @@ pub(super) fn by_chip(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Resu
                     blocks,
                 })
             };
-            // A team that has no room for another has all blocks that run at once: a multiprocessor with more of them than others takes longer.
+            // Backward, a team that has no room for another has all blocks that run at once: a multiprocessor with more of them than others
+            // takes longer.
             let all = at_once(most_threads);
-            let spread = (fewest <= all && 2 * fewest > all).then(|| {
+            let is_alone = rows.pass == Pass::Backward && fewest <= all && 2 * fewest > all;
+            let spread = is_alone.then(|| {
                 let warps = rows.columns.div_ceil(elements * all * u64::from(WARP));
                 rows.columns.div_ceil(elements * warps * u64::from(WARP))
             });
-            spread.and_then(of_blocks).or_else(|| of_blocks(fewest))
+            let stays_alone = |choice: &Choice| at_once(choice.threads) < 2 * u64::from(choice.blocks);
+            let spread = spread.and_then(of_blocks).filter(stays_alone);
+            spread.or_else(|| of_blocks(fewest))
         })
     };
     let shapes = || tuning.of(rows).chip.iter().filter_map(choice);
