@@ -218,12 +218,12 @@ pub(super) const APART: Apart = Apart {
     most_shared: [6 << 20, 3 << 20],
     once: [1300, 900],
     row: [1050, 600],
-    round: 200,
-    crowded: 25,
+    round: 300,
+    crowded: 35,
     after: 2700,
     after_blocks: [8500, 5300],
-    after_lanes: 2600,
-    after_column: 4600,
+    after_lanes: 2450,
+    after_column: 3800,
 };
 
 /// Kernels of rows that are longer than registers.
