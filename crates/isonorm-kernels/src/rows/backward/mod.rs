@@ -189,8 +189,8 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     unsafe fn rows_from(&self, (mut first_row, step): (u64, u64), team: &mut S::Team, work: &mut impl Work<T, S, V>) {
         let args = self.args;
         let own_row = u64::from(team.own_row());
-        // SAFETY: the caller's.
         let mut ahead = match Self::NORMALIZER_AHEAD {
+            // SAFETY: the caller's.
             true => unsafe { self.normalizer(first_row + own_row) },
             false => Normalizer::default(),
         };
