@@ -311,7 +311,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
 fn add_up<T: Data>(case: &Case<T>, count: u32, parts: &[Tensor<f32>; 2], gradients: &mut [Vec<f32>; 2]) {
     let [dweight, dbias] = gradients;
     let mut buffers = Buffers::new();
-    let width = match case.parameters() as u32 % gather::WIDE == 0 && case.seed.is_multiple_of(3) {
+    let width = match (case.parameters() as u32).is_multiple_of(gather::WIDE) && case.seed.is_multiple_of(3) {
         true => gather::WIDE,
         false => 1,
     };
