@@ -10,7 +10,7 @@
 # SANITIZE (tools of NVIDIA's compute-sanitizer that watch the smaller suites, such as "memcheck racecheck synccheck initcheck";
 # default none; what they say goes into NAME.sanitizer.txt), SWEEP=1 (measure LayerNorm over rows of 2^4 to 2^22 elements, into
 # NAME-sweep.json, and BatchNorm over batches, channels and spatial sizes, into NAME-sweep-batchnorm.json; isonorm bench
-# --html draws both), PEERS=1 (measure PyTorch, torch.compile and, where it is
+# --html draws both), ABLATE=1 (measure each case without stages of its kernels, too), PEERS=1 (measure PyTorch, torch.compile and, where it is
 # installed, Liger-Kernel beside isonorm, with the python3 on the path, into NAME-torch.json), AGREEMENT=PROGRAM (hold the
 # errors of both against f64 beside each other, on random problems, with the same python3, into NAME.agreement.txt; the program is
 # built by: cargo build --release -p xtask --features agreement --bin agreement).
@@ -76,7 +76,9 @@ fi
 
 echo
 echo "== bench: time beside the floor"
-"$isonorm" bench --device "$device" --min-time "${MIN_TIME:-0.3}" --save "$records/$name.json"
+flags=()
+[ "${ABLATE:-0}" = 1 ] && flags+=(--ablate)
+"$isonorm" bench --device "$device" --min-time "${MIN_TIME:-0.3}" "${flags[@]}" --save "$records/$name.json"
 echo
 echo "record: $records/$name.json"
 made=(--record "$records/$name.json")

@@ -115,6 +115,11 @@ fn bad_usage() {
             "bench --record record.json --html page.html --suite smoke",
             "cannot be used with",
         ),
+        (
+            "bench --ablate --case 'layernorm x=2x3'",
+            "--ablate is for kernels of a GPU",
+        ),
+        ("bench --ablate --device cuda --compare a.json", "cannot be used with"),
         ("completions tcsh", "possible values"),
     ] {
         refused(&s, line, expected);

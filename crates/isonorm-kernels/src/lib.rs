@@ -12,6 +12,7 @@
 //! | [`ladder`] | published kernels, to compare with; no plan takes them |
 //! | `interpreter` | (host only) runs kernels and finds their races, overruns and deadlocks |
 //! | `modules` | (host only) the generated PTX |
+//! | `ablation` | (host only) the same without stages, to find out what they cost |
 #![cfg_attr(target_arch = "nvptx64", no_std)]
 #![cfg_attr(
     target_arch = "nvptx64",
@@ -20,6 +21,8 @@
 #![cfg_attr(target_arch = "nvptx64", allow(internal_features))]
 #![warn(missing_docs)]
 
+#[cfg(not(target_arch = "nvptx64"))]
+pub mod ablation;
 pub mod block;
 pub mod cluster;
 #[cfg(target_arch = "nvptx64")]

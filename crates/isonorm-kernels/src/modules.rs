@@ -18,6 +18,11 @@ pub struct Module {
 }
 
 impl Module {
+    /// Family and type, as one name.
+    pub fn name(&self) -> String {
+        format!("{}_{}", self.family, self.data)
+    }
+
     /// The names of its entry points.
     pub fn entries(&self) -> impl Iterator<Item = &'static str> {
         let lines = self

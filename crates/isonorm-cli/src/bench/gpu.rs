@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use isonorm::cuda::{Graph, Plan, Stream};
+use isonorm::cuda::{Ablation, Graph, Plan, Stream};
 use isonorm::{Device, NormDesc};
-use isonorm_report::record::{Alternative, GpuRow, Row};
+use isonorm_report::record::{Ablated, Alternative, GpuRow, Row};
 
 use super::case::{MOMENTUM, TURNS, Timed, saved, take_turn};
 use super::random;
@@ -33,7 +33,36 @@ const COPY_BYTES: usize = 8192;
 
 /// Measures a problem and its floor for at least this time.
 pub(super) fn measure(desc: &NormDesc, stream: &Stream, host: &Device, min_time: Duration) -> Result<Row> {
-    measure_as(&stream.device().plan(desc)?, stream, host, min_time)
+    Ok(measure_as(&stream.device().plan(desc)?, stream, host, min_time)?.0)
+}
+
+/// The same, and as long each what is left of the problem without stages of its kernels.
+pub(super) fn ablations(desc: &NormDesc, stream: &Stream, host: &Device, min_time: Duration) -> Result<Row> {
+    let plan = stream.device().plan(desc)?;
+    let (mut row, mut calls) = measure_as(&plan, stream, host, min_time)?;
+    let ablated = Ablation::STUDY.into_iter().map(|ablation| {
+        Ok(Ablated {
+            without: ablation.to_string(),
+            median_s: without(&plan.without(ablation), &mut calls, stream, min_time)?,
+        })
+    });
+    let ablated = ablated.collect::<Result<_>>()?;
+    if let Some(gpu) = &mut row.gpu {
+        gpu.ablations = ablated;
+    }
+    Ok(row)
+}
+
+/// Seconds of one call whose plan leaves stages out.
+fn without(plan: &Plan, calls: &mut [GpuCall], stream: &Stream, min_time: Duration) -> Result<f64> {
+    plan.prepare()?;
+    calls.iter_mut().for_each(|call| call.set_plan(plan.clone()));
+    let once = once(stream, &mut calls[0])?;
+    let rounds = rounds(once, calls.len());
+    let left = Recorded::new(stream, calls, rounds, GpuCall::run)?;
+    let mut times = Vec::new();
+    take_turn(min_time / 2, &mut times, || left.seconds(stream))?;
+    Ok(median(&times))
 }
 
 /// Measures every way of carrying a problem out; those that the GPU has no room for are left out.
@@ -42,7 +71,7 @@ pub(super) fn alternatives(desc: &NormDesc, stream: &Stream, host: &Device, min_
     for (number, plan) in stream.device().alternatives(desc)?.into_iter().enumerate() {
         let mut row = match measure_as(&plan, stream, host, min_time) {
             Err(Error::Isonorm(isonorm::Error::Unsupported { .. })) if number > 0 => continue,
-            measured => measured?,
+            measured => measured?.0,
         };
         let taken = plan.candidates().iter().find(|candidate| candidate.declined.is_none());
         if let (Some(gpu), Some(taken)) = (&mut row.gpu, taken) {
@@ -57,21 +86,23 @@ pub(super) fn alternatives(desc: &NormDesc, stream: &Stream, host: &Device, min_
     Ok(rows)
 }
 
-/// Measures a problem as it is planned, and its floor.
-fn measure_as(plan: &Plan, stream: &Stream, host: &Device, min_time: Duration) -> Result<Row> {
+/// Measures a problem as it is planned, and its floor; returns the calls, too.
+fn measure_as(plan: &Plan, stream: &Stream, host: &Device, min_time: Duration) -> Result<(Row, Vec<GpuCall>)> {
     let (desc, g) = (plan.desc(), plan.geometry());
     let inputs = random::inputs(desc, g.elements(), g.parameters, host)?;
     let (timed, mut calls) = measure_calls(plan, &inputs, saved(desc), stream, min_time)?;
     let bytes = plan.traffic().compulsory_bytes;
-    Ok(Row {
+    let row = Row {
         floor: Some("driver".into()),
         gpu: Some(GpuRow {
             sets: calls.len(),
             host_s: host_seconds(desc, stream, &mut calls[0])?,
             alternative: None,
+            ablations: Vec::new(),
         }),
         ..timed.row(desc, plan.name(), bytes)
-    })
+    };
+    Ok((row, calls))
 }
 
 /// Measures a plan on these inputs, and its floor; returns what it wrote, too.
@@ -106,8 +137,8 @@ fn measure_calls(
     let call = || GpuCall::new(plan.clone(), stream, inputs, save, MOMENTUM);
     let mut calls = (0..sets).map(|_| call()).collect::<Result<Vec<_>>>()?;
 
-    let once = plan.copy_seconds().max(SHORTEST_CALL).max(once(stream, &mut calls[0])?);
-    let rounds = (GRAPH_SECONDS / once / sets as f64).ceil() as usize;
+    let once = plan.copy_seconds().max(once(stream, &mut calls[0])?);
+    let rounds = rounds(once, calls.len());
     // The graphs are dropped before the tensors that they work on.
     let problem = Recorded::new(stream, &mut calls, rounds, GpuCall::run)?;
     let of_copy = copy_elements(g.elements(), desc.get_dtype().bytes());
@@ -133,6 +164,11 @@ fn once(stream: &Stream, call: &mut GpuCall) -> Result<f64> {
     let seconds = stream.record()?.seconds_since(&start)?;
     call.prepare()?;
     Ok(seconds)
+}
+
+/// How often a graph has so many calls of so many seconds.
+fn rounds(once: f64, calls: usize) -> usize {
+    (GRAPH_SECONDS / once.max(SHORTEST_CALL) / calls as f64).ceil() as usize
 }
 
 /// How many elements of so many bytes the driver copies.

@@ -36,6 +36,11 @@ stores. It is timed between the runs of the problem, so that noise meets both.
 On a GPU the floor is the driver's copy. Both are replayed as graphs of many calls, which take turns with several sets of
 tensors, and timed by the GPU's clock. Cases without a kernel are skipped and listed.
 
+With --ablate, below each case are the times of its kernels without some of their stages: loads and stores of global
+memory; exchange, which is what blocks tell each other and wait for; barriers, at which the threads of a block wait for
+each other; everything, which leaves the launch and the start of the blocks. What a stage saves when it is left out is
+what does not hide behind the others.
+
 Nothing is measured with --record, or with two files for --compare.
 
 Exit code 1: --compare found a case slower than the recorded spreads explain. bench/README.md says how that is decided.";
@@ -59,13 +64,16 @@ pub(crate) struct Args {
     #[command(flatten)]
     outputs: Outputs,
     /// Make the page and the pictures of this record; may be repeated
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["suite", "case", "compare", "save", "alternatives"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["suite", "case", "compare", "save", "ablate", "alternatives"])]
     record: Vec<PathBuf>,
     /// Measure each case for at least this many seconds
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
     min_time: Duration,
+    /// Measure each case on a GPU without stages of its kernels, too: what its time beyond the floor is made of
+    #[arg(long, conflicts_with = "compare")]
+    ablate: bool,
     /// Measure every plan that a GPU has for a case, to judge by which one is chosen
-    #[arg(long, hide = true, conflicts_with = "compare")]
+    #[arg(long, hide = true, conflicts_with_all = ["compare", "ablate"])]
     alternatives: bool,
     #[command(flatten)]
     device: DeviceArgs,
@@ -106,8 +114,10 @@ pub(crate) fn execute(args: &Args, screen: &mut Screen) -> Result<Outcome> {
 /// Measures, and compares with at most one record.
 fn run(args: &Args, screen: &mut Screen) -> Result<Outcome> {
     let cases = cases(args)?;
-    if args.alternatives && !matches!(args.device.device, Place::Cuda(_)) {
-        return Err(Error::usage("--alternatives are those of a GPU: --device cuda"));
+    for (flag, is_given) in [("--alternatives", args.alternatives), ("--ablate", args.ablate)] {
+        if is_given && !matches!(args.device.device, Place::Cuda(_)) {
+            return Err(Error::usage(format!("{flag} is for kernels of a GPU: --device cuda")));
+        }
     }
     // Before the work, so that a bad record and a file that cannot be written are told at once.
     let old = args.compare.first().map(|path| record::load(path)).transpose()?;
@@ -219,9 +229,10 @@ fn measure(args: &Args, cases: &[NormDesc], screen: &mut Screen) -> Result<Recor
                 record.gpu = Some(record::gpu(&gpu)?);
                 let stream = gpu.stream()?;
                 each(cases, (&mut record, save), screen, |desc, skipped| {
+                    let one = if args.ablate { gpu::ablations } else { gpu::measure };
                     let measured = match args.alternatives {
                         true => gpu::alternatives(desc, &stream, &device, args.min_time),
-                        false => gpu::measure(desc, &stream, &device, args.min_time).map(|row| vec![row]),
+                        false => one(desc, &stream, &device, args.min_time).map(|row| vec![row]),
                     };
                     match measured {
                         Err(Error::Isonorm(isonorm::Error::Unsupported { reason, .. })) => {

@@ -3,7 +3,7 @@
 use isonorm::NormDesc;
 use isonorm_report::case::Case;
 use isonorm_report::geometric_mean;
-use isonorm_report::record::{Row, Skipped};
+use isonorm_report::record::{Ablated, Row, Skipped};
 
 use crate::error::Result;
 use crate::format::seconds;
@@ -50,8 +50,30 @@ impl Table {
             told(row.gbps, |gbps| format!("{gbps:.1}")),
             told(row.spread, |spread| format!("{:.0} %", spread * 100.0)),
         ]);
-        screen.line(format!("{line}{}", alternative(row)))
+        screen.line(format!("{line}{}", alternative(row)))?;
+        row.gpu
+            .iter()
+            .flat_map(|gpu| &gpu.ablations)
+            .try_for_each(|ablated| screen.line(without(row, ablated)))
     }
+}
+
+/// What is left of a case without some stages, and what share they have of its time beyond the floor.
+fn without(row: &Row, ablated: &Ablated) -> String {
+    let (saved, beyond) = (row.median_s - ablated.median_s, row.median_s - row.floor_s);
+    let share = match beyond > 0.0 {
+        true => format!(", {:.0} % of what is beyond the floor", saved / beyond * 100.0),
+        false => String::new(),
+    };
+    let saved = match saved >= 0.0 {
+        true => format!("{} less", seconds(saved)),
+        false => format!("{} more", seconds(-saved)),
+    };
+    format!(
+        "  {:>9}, {saved}{share}: without {}",
+        seconds(ablated.median_s),
+        ablated.without
+    )
 }
 
 /// A number that a record may lack.
@@ -114,4 +136,32 @@ pub(super) fn summary(rows: &[Row], screen: &mut Screen) -> Result<()> {
 pub(super) fn skipped(skipped: &[Skipped], screen: &mut Screen) -> Result<()> {
     let mut each = skipped.iter();
     each.try_for_each(|s| screen.line(format!("skipped: {}: {}", s.case, s.reason)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stage_has_its_share_of_what_is_beyond_the_floor() {
+        let row = Row {
+            median_s: 12e-6,
+            floor_s: 8e-6,
+            ..Row::default()
+        };
+        let told = |median_s, row: &Row| {
+            let without = "exchange".into();
+            super::without(row, &Ablated { without, median_s })
+        };
+        assert_eq!(
+            told(11e-6, &row),
+            "  11.00 µs, 1.00 µs less, 25 % of what is beyond the floor: without exchange"
+        );
+        assert_eq!(
+            told(13e-6, &row),
+            "  13.00 µs, 1.00 µs more, -25 % of what is beyond the floor: without exchange"
+        );
+        let at_the_floor = Row { floor_s: 12e-6, ..row };
+        assert_eq!(told(11e-6, &at_the_floor), "  11.00 µs, 1.00 µs less: without exchange");
+    }
 }

@@ -32,6 +32,12 @@ impl GpuCall {
         &self.plan
     }
 
+    /// Carries the same problem out by another plan.
+    pub(crate) fn set_plan(&mut self, plan: Plan) {
+        debug_assert_eq!(plan.desc(), self.plan.desc());
+        self.plan = plan;
+    }
+
     /// Undoes what the last run did to its own inputs: running statistics, and the tensor that it worked over.
     pub(crate) fn prepare(&mut self) -> Result<()> {
         let copy = |from: &AnyBuffer, to: &mut AnyBuffer| self.stream.copy(from.view(), to.view_mut());

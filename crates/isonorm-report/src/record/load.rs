@@ -101,6 +101,9 @@ impl Record {
             positive("ratio", of, row.ratio)?;
             row.min_s.map_or(Ok(()), |min| positive("min_s", of, min))?;
             row.spread.map_or(Ok(()), |spread| not_negative("spread", of, spread))?;
+            for ablated in row.gpu.iter().flat_map(|gpu| &gpu.ablations) {
+                positive("an ablation's median_s", of, ablated.median_s)?;
+            }
             for peer in row.peers.values() {
                 positive("a peer's median_s", of, peer.median_s)?;
                 peer.spread
@@ -193,6 +196,17 @@ mod tests {
             let error = parse(&with_row(&good.replacen("1e-6", bad, 1))).unwrap_err();
             assert!(error.contains("median_s of \"layernorm x=2x3\""), "{error}");
         }
+        let ablated = |s: &str| {
+            let gpu = format!(
+                r#""ratio": 1.0, "gpu": {{"sets": 1, "host_s": 1e-6, "ablations": [{{"without": "loads", "median_s": {s}}}]}}"#
+            );
+            parse(&with_row(&good.replace(r#""ratio": 1.0"#, &gpu)))
+        };
+        assert_eq!(
+            ablated("1e-6").unwrap().rows[0].gpu.as_ref().unwrap().ablations[0].without,
+            "loads"
+        );
+        assert!(ablated("0").unwrap_err().contains("an ablation's median_s"));
         assert!(parse(&with_row(&good.replacen("1e-6", "1e999", 1))).is_err());
         assert!(parse(&with_row(&good.replacen("1e-6", "\"fast\"", 1))).is_err());
     }

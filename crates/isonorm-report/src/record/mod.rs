@@ -165,6 +165,18 @@ pub struct GpuRow {
     /// Which plan it was, where all were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alternative: Option<Alternative>,
+    /// What is left of the case without stages of its kernels, where that was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ablations: Vec<Ablated>,
+}
+
+/// A case without stages of its kernels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ablated {
+    /// Their names, with commas: `loads`, `stores`, `exchange`, `barriers`; or `everything`.
+    pub without: String,
+    /// The median sample.
+    pub median_s: f64,
 }
 
 /// One of the plans for a case.

@@ -47,6 +47,9 @@ mod plan;
 mod stream;
 mod view;
 
+#[doc(hidden)]
+pub use isonorm_kernels::ablation::Ablation;
+
 pub use any::AnyBuffer;
 pub use buffer::Buffer;
 pub use device::Device;

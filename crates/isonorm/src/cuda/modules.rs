@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use isonorm_kernels::ablation::Ablation;
 use isonorm_kernels::modules::{LADDER, Module, ROWS};
 
 use super::driver::{Context, Function, LoadedModule};
@@ -35,6 +36,22 @@ impl Modules {
         module.function(context, kernel, gpu.shared_bytes_per_block)
     }
 
+    /// The same without some stages, in a module of its own, made for this call.
+    pub(super) fn ablated(
+        &self,
+        context: &Context,
+        gpu: &GpuProperties,
+        kernel: &Kernel,
+        ablation: Ablation,
+    ) -> Result<Function> {
+        let source = &self.newest(kernel, gpu)?.source;
+        let ptx = source.without(kernel.entry, ablation);
+        let ptx = ptx.expect("plans take kernels that their modules have");
+        let name = format!("{} without {ablation}", source.name());
+        let module = LoadedModule::load(context, &name, &ptx)?;
+        module.function(context, kernel, gpu.shared_bytes_per_block)
+    }
+
     /// The module of the kernel's family and type that was compiled for the newest GPU not newer than this one.
     fn newest(&self, kernel: &Kernel, gpu: &GpuProperties) -> Result<&Slot> {
         let Kernel { family, dtype, .. } = kernel;
@@ -62,8 +79,7 @@ impl Slot {
         if let Some(module) = self.loaded.get() {
             return Ok(*module);
         }
-        let name = format!("{}_{}", self.source.family, self.source.data);
-        let module = LoadedModule::load(context, &name, self.source.ptx)?;
+        let module = LoadedModule::load(context, &self.source.name(), self.source.ptx)?;
         Ok(*self.loaded.get_or_init(|| module))
     }
 }

@@ -3,6 +3,8 @@ use std::mem::Discriminant;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use isonorm_kernels::ablation::Ablation;
+
 use super::Device;
 use super::driver::Function;
 use crate::{Activation, Affine, DType, GpuPlan, Kernel, Layout, Norm, NormDesc, Pass, Residual, Result, Shape};
@@ -15,6 +17,8 @@ pub struct Plan(Arc<Prepared>);
 struct Prepared {
     device: Device,
     plan: GpuPlan,
+    /// What its kernels leave out: nothing, but in a study of their times.
+    ablation: Ablation,
     /// For aligned tensors, and for others.
     functions: [OnceLock<Vec<Function>>; 2],
 }
@@ -25,6 +29,20 @@ impl Plan {
         Plan(Arc::new(Prepared {
             device,
             plan,
+            ablation: Ablation::default(),
+            functions: Default::default(),
+        }))
+    }
+
+    /// The same plan with kernels that leave stages out, to find out what these cost. They are compiled for this plan alone. Results are wrong;
+    /// what kernels read and write lies where it does otherwise.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without(&self, ablation: Ablation) -> Plan {
+        Plan(Arc::new(Prepared {
+            device: self.0.device,
+            plan: self.0.plan.clone(),
+            ablation,
             functions: Default::default(),
         }))
     }
@@ -79,9 +97,13 @@ impl Plan {
     /// A kernel, which the GPU can run as it is going to be launched.
     fn load(&self, kernel: &Kernel) -> Result<Function> {
         let state = self.0.device.state();
-        let function = state.modules.function(&state.context, &state.properties, kernel)?;
+        let (context, gpu) = (&state.context, &state.properties);
+        let function = match self.0.ablation == Ablation::default() {
+            true => state.modules.function(context, gpu, kernel)?,
+            false => state.modules.ablated(context, gpu, kernel, self.0.ablation)?,
+        };
         if kernel.resident {
-            let held = function.resident_blocks(&state.context, kernel)? * state.properties.sms;
+            let held = function.resident_blocks(context, kernel)? * gpu.sms;
             if held < kernel.grid {
                 let (entry, grid) = (kernel.entry, kernel.grid);
                 let reason = format!("{grid} blocks of {entry} have to run at the same time, the GPU holds {held}");

@@ -1,6 +1,7 @@
 //! The CUDA engine. Without a GPU: what is refused, and how. With one: everything else; what is skipped says so.
 #![cfg(feature = "cuda")]
 
+mod ablation;
 mod channels;
 mod scratch;
 mod several;

@@ -16,8 +16,8 @@ const PROBLEMS: [&str; 4] = [
 ];
 
 /// A problem with its tensors.
-struct Work {
-    plan: Plan,
+pub(super) struct Work {
+    pub(super) plan: Plan,
     x: Buffer<f32>,
     weight: Buffer<f32>,
     y: Buffer<f32>,
@@ -38,30 +38,30 @@ impl Work {
         })
     }
 
-    fn all(stream: &Stream) -> Result<Vec<Work>> {
+    pub(super) fn all(stream: &Stream) -> Result<Vec<Work>> {
         PROBLEMS.iter().map(|problem| Work::new(stream, problem)).collect()
     }
 
-    fn put(&mut self, stream: &Stream, workspace: Workspace<'_>) -> Result<()> {
+    pub(super) fn put(&mut self, stream: &Stream, workspace: Workspace<'_>) -> Result<()> {
         let arguments = Forward::new(&self.x, &mut self.y)
             .weight(&self.weight)
             .bias(&self.weight);
         stream.forward(&self.plan, arguments, workspace)
     }
 
-    fn bits(&self) -> Result<Vec<u32>> {
+    pub(super) fn bits(&self) -> Result<Vec<u32>> {
         Ok(self.y.to_vec()?.into_iter().map(f32::to_bits).collect())
     }
 
     /// What comes out in memory that nobody else works in.
-    fn expected(&mut self, stream: &Stream) -> Result<Vec<u32>> {
+    pub(super) fn expected(&mut self, stream: &Stream) -> Result<Vec<u32>> {
         let mut memory = stream.zeros::<f32>(self.plan.workspace_bytes() / 4)?;
         self.put(stream, Workspace::Given(memory.view_mut()))?;
         self.bits()
     }
 }
 
-fn expected(gpu: &Device) -> Result<Vec<Vec<u32>>> {
+pub(super) fn expected(gpu: &Device) -> Result<Vec<Vec<u32>>> {
     let stream = gpu.stream()?;
     let mut all = Work::all(&stream)?;
     let messages = all.iter().filter(|work| work.plan.kernels()[0].resident).count();
