@@ -24,21 +24,36 @@ fn three_threads() -> CpuEngine {
     CpuEngine::new(Device::cpu_with_threads(3))
 }
 
-/// Whatever is computed ahead, and by how many threads, the report is the same, and comes case by case in order.
+/// Whatever is computed ahead, by how many threads and for how many engines: the reports are the same, and come case by case in order.
 #[test]
 fn ahead_or_not() {
     let all = cases("smoke");
-    let mut engine = three_threads();
-    let mut in_turn = Vec::new();
-    let expected = run_suite(&mut engine, &all, |report| in_turn.push(report.to_string()));
-    for threads in [0, 1, 3, all.len() + 2] {
-        let mut ahead = Vec::new();
-        let report = run_suite_ahead(&mut engine, &all, threads, |report| ahead.push(report.to_string()));
-        assert_eq!(ahead, in_turn, "{threads} threads");
-        assert_eq!(report.to_string(), expected.to_string(), "{threads} threads");
+    let (mut first, mut second) = (three_threads(), CpuEngine::new(Device::cpu_with_threads(1)));
+    let (mut in_turn, mut expected) = (Vec::new(), Vec::new());
+    for engine in [&mut first, &mut second] {
+        let mut reports = Vec::new();
+        expected.push(run_suite(engine, &all, |report| reports.push(report.to_string())).to_string());
+        in_turn.push(reports);
     }
-    let none = run_suite_ahead(&mut engine, &[], 2, |_| panic!("there is no case"));
-    assert_eq!(none.cases, 0);
+    for threads in [0, 1, 3, all.len() + 2] {
+        for engines in 1..=2 {
+            let mut ahead = Vec::new();
+            let mut both: [&mut dyn Engine; 2] = [&mut first, &mut second];
+            let reports = run_suite_ahead(&mut both[..engines], &all, threads, |report| {
+                ahead.push(report.to_string())
+            });
+            let reports: Vec<_> = reports.iter().map(ToString::to_string).collect();
+            assert_eq!(reports, expected[..engines], "{threads} threads");
+            let of_case = |i: usize| in_turn[..engines].iter().map(move |of: &Vec<String>| of[i].clone());
+            let in_order = match threads {
+                0 => in_turn[..engines].concat(),
+                _ => (0..all.len()).flat_map(of_case).collect(),
+            };
+            assert_eq!(ahead, in_order, "{threads} threads");
+        }
+    }
+    let none = run_suite_ahead(&mut [&mut first], &[], 2, |_| panic!("there is no case"));
+    assert_eq!(none[0].cases, 0);
 }
 
 #[test]

@@ -7,6 +7,9 @@ mod report;
 pub use ahead::run_suite_ahead;
 pub use report::{CaseReport, SuiteReport, Worst};
 
+use std::borrow::Borrow;
+use std::time::Instant;
+
 use crate::Case;
 use crate::data::{backward_inputs, forward_inputs};
 use crate::engine::{BackwardInputs, Engine, ForwardInputs, Outputs};
@@ -31,11 +34,13 @@ pub fn run_suite<'a>(
     mut on_progress: impl FnMut(&CaseReport),
 ) -> SuiteReport {
     let mut suite = SuiteReport::new(engine.name());
+    let start = Instant::now();
     for case in cases {
         let report = run_case(engine, case);
         on_progress(&report);
         suite.add(report);
     }
+    suite.seconds = start.elapsed().as_secs_f64();
     suite
 }
 
@@ -85,12 +90,13 @@ impl Inputs {
 }
 
 /// What came of a case that the engine has run, or refused.
-fn concluded(engine: &dyn Engine, case: &Case, result: isonorm::Result<(Outputs, Truth)>) -> CaseReport {
+fn concluded(engine: &dyn Engine, case: &Case, result: isonorm::Result<(Outputs, impl Borrow<Truth>)>) -> CaseReport {
     let mut report = CaseReport::new(*case, engine.name());
     match result {
-        Ok((outputs, (expected, index))) => {
+        Ok((outputs, truth)) => {
+            let (expected, index) = truth.borrow();
             report.faults = outputs.faults.iter().map(ToString::to_string).collect();
-            compare::all(&case.desc, &outputs, &expected, &index, &mut report);
+            compare::all(&case.desc, &outputs, expected, index, &mut report);
         }
         Err(error) => report.refused = Some(error),
     }

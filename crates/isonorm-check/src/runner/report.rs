@@ -130,6 +130,8 @@ pub struct SuiteReport {
     pub cases: usize,
     /// The number of elements compared.
     pub compared: usize,
+    /// How long it took. Of engines that take turns with the cases, the first one waits for the oracle.
+    pub seconds: f64,
     /// The cases that the engine has no kernel for, counted by the reason it gave.
     pub skipped: BTreeMap<String, usize>,
     /// The cases that ran and did not pass.
@@ -144,6 +146,7 @@ impl SuiteReport {
             engine,
             cases: 0,
             compared: 0,
+            seconds: 0.0,
             skipped: BTreeMap::new(),
             failed: Vec::new(),
             worst: None,
