@@ -15,7 +15,7 @@ use isonorm_report::record::Record;
 use isonorm_report::{page, picture};
 use serde_json::Value;
 
-/// Rows that are a sweep, peers of two machines, a ladder and numerics.
+/// Rows that are a sweep, and peers of two machines.
 const OF_A_PAGE: [&str; 5] = [
     "2026-11-22-epyc-2-threads-torch.json",
     "2026-11-23-h200-torch.json",
@@ -148,6 +148,7 @@ fn every_plot_is_drawn_and_the_browser_complains_about_nothing() {
     for subject in [
         Subject::Bandwidth,
         Subject::Peers,
+        Subject::Ablations,
         Subject::Sweep,
         Subject::Numerics,
         Subject::Ladder,

@@ -54,7 +54,7 @@ fn small() -> Vec<u8> {
         let record = Record::load(&common::committed().join(name)).expect("a record");
         record.rows[rows].to_vec()
     };
-    record.rows = of("2026-11-23-h200-torch.json", 0..4);
+    record.rows.extend(of("2026-11-23-h200-torch.json", 0..4));
     record.rows.extend(of("2026-11-23-h200-sweep.json", 0..28));
     record.rows.extend(of("2026-11-24-h200-sweep-batchnorm.json", 0..60));
     serde_json::to_vec_pretty(&record).expect("JSON")

@@ -17,7 +17,7 @@ struct Section {
     missing: &'static str,
 }
 
-const SECTIONS: [Section; 5] = [
+const SECTIONS: [Section; 6] = [
     Section {
         subject: Subject::Bandwidth,
         id: "bandwidth",
@@ -33,6 +33,14 @@ const SECTIONS: [Section; 5] = [
         about: "Times over the floor, on a logarithmic axis: a bar begins at the floor, and the shorter it is the better. The \
                 numbers at the right are the ratios, in the order of the legend. All bars of a case are of one run.",
         missing: "No peer was recorded; bench/compare_torch.py measures PyTorch, torch.compile and Liger-Kernel.",
+    },
+    Section {
+        subject: Subject::Ablations,
+        id: "ablations",
+        heading: "What the time is made of",
+        about: "Kernels without some of their stages. What is saved when a stage is left out does not hide behind others; the \
+                results are wrong. The line is the copy; the numbers at the right are times over it, in the order of the legend.",
+        missing: "No ablations were recorded; isonorm bench --device cuda --ablate measures them.",
     },
     Section {
         subject: Subject::Sweep,

@@ -1,7 +1,9 @@
 //! Plots as SVG, each with the table that says the same. All are drawn without JavaScript, in colours that CSS can change.
 
+mod ablations;
 mod axis;
 mod bandwidth;
+mod bars;
 mod canvas;
 pub(crate) mod ink;
 mod ladder;
@@ -28,6 +30,8 @@ pub enum Subject {
     Bandwidth,
     /// isonorm beside others.
     Peers,
+    /// Cases whose kernels lack stages.
+    Ablations,
     /// One size after another.
     Sweep,
     /// Errors against `f64`.
@@ -112,6 +116,7 @@ pub fn all(records: &[Record]) -> Result<Vec<Picture>, DrawError> {
 pub fn of_machine(machine: &Machine) -> Result<Vec<Picture>, DrawError> {
     let mut pictures: Vec<Picture> = bandwidth::draw(machine)?.into_iter().collect();
     pictures.extend(peers::draw(machine)?);
+    pictures.extend(ablations::draw(machine)?);
     pictures.extend(sweep_rows::draw(machine)?);
     pictures.extend(sweep_batchnorm::draw(machine)?);
     pictures.extend(numerics::draw(machine)?);

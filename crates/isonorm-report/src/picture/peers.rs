@@ -1,23 +1,14 @@
 //! isonorm beside others, case by case: bars from the floor on.
 
 use super::axis::Axis;
-use super::canvas::{Area, Letters, Mark, Result, SMALL, bar, draw as paint, fitting, line, write};
-use super::plot::{Around, Entry, Frame, legend, legend_height};
-use super::{Picture, Subject, Table, ink, slug};
+use super::bars::{self, Group, MOST_CASES};
+use super::canvas::Result;
+use super::{Picture, Subject, Table, slug};
 use crate::case::Case;
 use crate::format::{cases, number, seconds};
 use crate::merged::Machine;
 use crate::record::Row;
 use crate::statistics::geometric_mean;
-
-const WIDTH: u32 = 760;
-/// Where bars begin and end.
-const SIDES: (u32, u32) = (12, 24);
-/// A picture with more cases does not fit a printed page.
-const MOST_CASES: usize = 24;
-const BAR: i32 = 6;
-const LABEL: i32 = 17;
-const GAP: i32 = 10;
 
 /// What a peer is called; others by their names in the record.
 pub(crate) fn called(peer: &str) -> &str {
@@ -86,36 +77,25 @@ fn picture(
     about: String,
 ) -> Result<Picture> {
     let direction = if backward { "backward" } else { "forward" };
-    let entries: Vec<Entry> = std::iter::once("isonorm")
+    let names: Vec<_> = std::iter::once("isonorm")
         .chain(peers.iter().map(|peer| called(peer)))
-        .enumerate()
-        .map(|(i, name)| (Mark::Square, ink::series(i), name.to_owned()))
         .collect();
-    let case_height = LABEL + BAR * entries.len() as i32 + GAP;
-    let legend_width = WIDTH as i32 - 24;
-    let top = legend_height(&entries, legend_width) + 12;
-    let height = (top + case_height * rows.len() as i32 + 50) as u32;
-    let ratios = rows.iter().flat_map(|row| ratios(row, peers)).flatten();
+    let all: Vec<_> = rows.iter().map(|row| ratios(row, peers)).collect();
     let x = Axis::log(
-        ratios.chain([1.0, 2.0]),
+        all.iter().flatten().flatten().copied().chain([1.0, 2.0]),
         2.0,
         "time over the floor, a copy of the same bytes",
         number_of,
     );
-    let y = Axis::rows(rows.len());
-    let body = paint((WIDTH, height), |area| {
-        legend(area, &entries, (SIDES.0 as i32, 4), legend_width)?;
-        let around = Around {
-            left: SIDES.0,
-            right: SIDES.1,
-            top: top as u32,
-        };
-        let frame = Frame::draw(area, &x, &y, around)?;
-        for (i, row) in rows.iter().enumerate() {
-            case(area, &frame, row, peers, top + case_height * i as i32)?;
-        }
-        Ok(())
-    })?;
+    let groups: Vec<_> = rows
+        .iter()
+        .zip(all)
+        .map(|(row, ratios)| Group {
+            case: &row.case,
+            ratios,
+        })
+        .collect();
+    let (size, body) = bars::draw(&names, &x, &groups, 1.0)?;
     let suffix = if part.is_empty() {
         String::new()
     } else {
@@ -128,7 +108,7 @@ fn picture(
         title: format!("isonorm beside others, {direction}, {}{part}", machine.name),
         about,
         table: table(rows, peers, format!("{direction}, {}{part}", machine.name)),
-        size: (WIDTH, height),
+        size,
         body,
     })
 }
@@ -141,40 +121,6 @@ fn number_of(ratio: f64) -> String {
 fn ratios(row: &Row, peers: &[&str]) -> Vec<Option<f64>> {
     let of = |name: &&str| row.peers.get(*name).map(|peer| peer.median_s / row.floor_s);
     std::iter::once(Some(row.ratio)).chain(peers.iter().map(of)).collect()
-}
-
-/// A line with the case and its ratios, and the bars below.
-fn case(area: &Area, frame: &Frame, row: &Row, peers: &[&str], top: i32) -> Result {
-    let ratios = ratios(row, peers);
-    let said: Vec<_> = ratios.iter().map(|ratio| ratio.map_or("–".into(), number)).collect();
-    let (numbers, baseline) = (said.join(" · "), top + SMALL / 2 + 4);
-    let right = WIDTH as i32 - SIDES.1 as i32 - 5;
-    write(
-        area,
-        &numbers,
-        (right, baseline),
-        Letters::new(ink::MUTED).small().right(),
-    )?;
-    let letters = Letters::new(ink::TEXT).small();
-    let room = right - SIDES.0 as i32 - Letters::new(ink::MUTED).small().width(&numbers) - 17;
-    write(
-        area,
-        &fitting(&Case::of(&row.case).short(), room, letters),
-        (SIDES.0 as i32 + 5, baseline),
-        letters,
-    )?;
-    let floor = frame.across(1.0);
-    // Beside the bars only: a line through letters is hard to read.
-    let (first, last) = (top + LABEL - 3, top + LABEL + BAR * ratios.len() as i32 + 2);
-    line(area, vec![(floor, first), (floor, last)], ink::FLOOR, 2)?;
-    for (i, ratio) in ratios.iter().enumerate() {
-        let Some(ratio) = ratio else { continue };
-        let (y, end) = (top + LABEL + BAR * i as i32, frame.across(*ratio));
-        // What equals the floor has a bar, too.
-        let end = if (end - floor).abs() < 2 { floor + 2 } else { end };
-        bar(area, (floor.min(end), y), (floor.max(end), y + BAR - 1), ink::series(i))?;
-    }
-    Ok(())
 }
 
 fn about(rows: &[&Row], peers: &[&str]) -> String {

@@ -1,4 +1,4 @@
-//! Records for tests: those that are committed, and one of a form that there is no committed one of.
+//! Records for tests: those that are committed, and one of forms that there is no committed one of.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ pub fn committed() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/records")
 }
 
-/// The record with a ladder and numerics. Its numbers are made up.
+/// The record with a ladder, numerics and ablations. Its numbers are made up.
 pub fn made_up() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/records/ladder.json")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/records/made_up.json")
 }
