@@ -155,13 +155,16 @@ mod tests {
         };
         assert_eq!(
             told(11e-6, &row),
-            "  11.00 µs, 1.00 µs less, 25 % of what is beyond the floor: without exchange"
+            "    11.0 µs, 1.00 µs less, 25 % of what is beyond the floor: without exchange"
         );
         assert_eq!(
             told(13e-6, &row),
-            "  13.00 µs, 1.00 µs more, -25 % of what is beyond the floor: without exchange"
+            "    13.0 µs, 1.00 µs more, -25 % of what is beyond the floor: without exchange"
         );
         let at_the_floor = Row { floor_s: 12e-6, ..row };
-        assert_eq!(told(11e-6, &at_the_floor), "  11.00 µs, 1.00 µs less: without exchange");
+        assert_eq!(
+            told(11e-6, &at_the_floor),
+            "    11.0 µs, 1.00 µs less: without exchange"
+        );
     }
 }
