@@ -154,17 +154,17 @@ mod tests {
             super::without(row, &Ablated { without, median_s })
         };
         assert_eq!(
-            told(11e-6, &row),
-            "    11.0 µs, 1.00 µs less, 25 % of what is beyond the floor: without exchange"
+            told(10e-6, &row),
+            "    10.0 µs, 2.00 µs less, 50 % of what is beyond the floor: without exchange"
         );
         assert_eq!(
-            told(13e-6, &row),
-            "    13.0 µs, 1.00 µs more, -25 % of what is beyond the floor: without exchange"
+            told(14e-6, &row),
+            "    14.0 µs, 2.00 µs more, -50 % of what is beyond the floor: without exchange"
         );
         let at_the_floor = Row { floor_s: 12e-6, ..row };
         assert_eq!(
-            told(11e-6, &at_the_floor),
-            "    11.0 µs, 1.00 µs less: without exchange"
+            told(10e-6, &at_the_floor),
+            "    10.0 µs, 2.00 µs less: without exchange"
         );
     }
 }
