@@ -1,7 +1,7 @@
 //! What is left of cases whose kernels lack stages.
 
 use super::axis::Axis;
-use super::bars::{self, Group, MOST_CASES};
+use super::bars::{self, Group, Part};
 use super::canvas::Result;
 use super::{Picture, Subject, Table, slug};
 use crate::format::{cases, number, seconds, trimmed};
@@ -21,9 +21,7 @@ const SHOWN: [(&str, &str); 6] = [
 
 pub(super) fn draw(machine: &Machine) -> Result<Vec<Picture>> {
     let rows = machine.rows(|row| ablated(row).next().is_some());
-    let parts = rows.len().div_ceil(MOST_CASES);
-    let parts = rows.chunks(rows.len().div_ceil(parts.max(1)).max(1)).enumerate();
-    parts.map(|(part, rows)| picture(rows, machine, part)).collect()
+    bars::divide(&rows).map(|part| picture(&part, machine)).collect()
 }
 
 /// What each ablation leaves out, and its time over the floor.
@@ -39,7 +37,10 @@ fn without(row: &Row, stages: &str) -> Option<f64> {
         .map(|(_, ratio)| ratio)
 }
 
-fn picture(rows: &[&Row], machine: &Machine, part: usize) -> Result<Picture> {
+fn picture(part: &Part, machine: &Machine) -> Result<Picture> {
+    let Part {
+        rows, title, suffix, ..
+    } = part;
     let names: Vec<_> = std::iter::once("the whole")
         .chain(SHOWN.map(|(_, name)| name))
         .collect();
@@ -60,17 +61,13 @@ fn picture(rows: &[&Row], machine: &Machine, part: usize) -> Result<Picture> {
         .fold(1.0, f64::max);
     let x = Axis::linear(most, 0.25, "time over the floor, a copy of the same bytes", trimmed);
     let (size, body) = bars::draw(&names, &x, &groups, 0.0)?;
-    let (suffix, of) = match part {
-        0 => (String::new(), String::new()),
-        _ => (format!("-{}", part + 1), format!(", part {}", part + 1)),
-    };
     Ok(Picture {
         subject: Subject::Ablations,
         machine: machine.name.clone(),
         name: format!("ablations-{}{suffix}", slug(&machine.name)),
-        title: format!("Without stages, {}{of}", machine.name),
+        title: format!("Without stages, {}{title}", machine.name),
         about: about(rows),
-        table: table(rows, &format!("{}{of}", machine.name)),
+        table: table(rows, &format!("{}{title}", machine.name)),
         size,
         body,
     })

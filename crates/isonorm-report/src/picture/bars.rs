@@ -6,6 +6,7 @@ use super::ink;
 use super::plot::{Around, Entry, Frame, legend, legend_height};
 use crate::case::Case;
 use crate::format::number;
+use crate::record::Row;
 
 const WIDTH: u32 = 760;
 /// Where bars begin and end.
@@ -15,7 +16,41 @@ const LABEL: i32 = 17;
 const GAP: i32 = 10;
 
 /// A picture with more cases does not fit a printed page.
-pub(super) const MOST_CASES: usize = 24;
+const MOST_CASES: usize = 24;
+
+/// Cases of one picture.
+pub(super) struct Part<'a> {
+    pub(super) rows: &'a [&'a Row],
+    /// Whether it is the first one.
+    pub(super) is_first: bool,
+    /// What is added to a title, and to a name; empty where there is one part.
+    pub(super) title: String,
+    pub(super) suffix: String,
+}
+
+/// How many pictures there are of so many cases.
+pub(super) fn parts(cases: usize) -> usize {
+    cases.div_ceil(MOST_CASES).max(1)
+}
+
+/// Divides cases among pictures, about equally.
+pub(super) fn divide<'a>(rows: &'a [&'a Row]) -> impl Iterator<Item = Part<'a>> {
+    let parts = parts(rows.len());
+    let each = rows.chunks(rows.len().div_ceil(parts).max(1)).enumerate();
+    each.map(move |(i, rows)| {
+        let number = i + 1;
+        let (title, suffix) = match parts {
+            1 => (String::new(), String::new()),
+            _ => (format!(", part {number} of {parts}"), format!("-{number}")),
+        };
+        Part {
+            rows,
+            is_first: i == 0,
+            title,
+            suffix,
+        }
+    })
+}
 
 /// A case with its bars.
 pub(super) struct Group<'a> {

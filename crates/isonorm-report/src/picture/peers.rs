@@ -1,7 +1,7 @@
 //! isonorm beside others, case by case: bars from the floor on.
 
 use super::axis::Axis;
-use super::bars::{self, Group, MOST_CASES};
+use super::bars::{self, Group, Part};
 use super::canvas::Result;
 use super::{Picture, Subject, Table, slug};
 use crate::case::Case;
@@ -46,17 +46,12 @@ pub(super) fn draw(machine: &Machine) -> Result<Vec<Picture>> {
         let mut rows = all.clone();
         rows.retain(|row| Case::of(&row.case).is_backward() == backward);
         rows.sort_by(|a, b| a.ratio.total_cmp(&b.ratio));
-        let parts = rows.len().div_ceil(MOST_CASES).max(1);
-        for (i, part) in rows.chunks(rows.len().div_ceil(parts).max(1)).enumerate() {
-            let of = match parts {
-                1 => String::new(),
-                _ => format!(", part {} of {parts}", i + 1),
+        for part in bars::divide(&rows) {
+            let about = match part.is_first {
+                true => format!("{} {}", about(&rows, &peers), order(bars::parts(rows.len()))),
+                false => "The cases that follow, in the order of isonorm's ratio.".into(),
             };
-            let about = match i {
-                0 => format!("{} {}", about(&rows, &peers), order(parts)),
-                _ => "The cases that follow, in the order of isonorm's ratio.".into(),
-            };
-            pictures.push(picture(part, &peers, machine, (backward, &of, i), about)?);
+            pictures.push(picture(&part, &peers, machine, backward, about)?);
         }
     }
     Ok(pictures)
@@ -69,13 +64,10 @@ fn order(parts: usize) -> &'static str {
     }
 }
 
-fn picture(
-    rows: &[&Row],
-    peers: &[&str],
-    machine: &Machine,
-    (backward, part, number): (bool, &str, usize),
-    about: String,
-) -> Result<Picture> {
+fn picture(part: &Part, peers: &[&str], machine: &Machine, backward: bool, about: String) -> Result<Picture> {
+    let Part {
+        rows, title, suffix, ..
+    } = part;
     let direction = if backward { "backward" } else { "forward" };
     let names: Vec<_> = std::iter::once("isonorm")
         .chain(peers.iter().map(|peer| called(peer)))
@@ -96,18 +88,13 @@ fn picture(
         })
         .collect();
     let (size, body) = bars::draw(&names, &x, &groups, 1.0)?;
-    let suffix = if part.is_empty() {
-        String::new()
-    } else {
-        format!("-{}", number + 1)
-    };
     Ok(Picture {
         subject: Subject::Peers,
         machine: machine.name.clone(),
         name: format!("peers-{direction}-{}{suffix}", slug(&machine.name)),
-        title: format!("isonorm beside others, {direction}, {}{part}", machine.name),
+        title: format!("isonorm beside others, {direction}, {}{title}", machine.name),
         about,
-        table: table(rows, peers, format!("{direction}, {}{part}", machine.name)),
+        table: table(rows, peers, format!("{direction}, {}{title}", machine.name)),
         size,
         body,
     })

@@ -26,10 +26,14 @@ struct Prepared {
 impl Plan {
     /// This plan for this GPU.
     pub(super) fn of(device: Device, plan: GpuPlan) -> Plan {
+        Plan::ablated(device, plan, Ablation::default())
+    }
+
+    fn ablated(device: Device, plan: GpuPlan, ablation: Ablation) -> Plan {
         Plan(Arc::new(Prepared {
             device,
             plan,
-            ablation: Ablation::default(),
+            ablation,
             functions: Default::default(),
         }))
     }
@@ -39,12 +43,7 @@ impl Plan {
     #[doc(hidden)]
     #[must_use]
     pub fn without(&self, ablation: Ablation) -> Plan {
-        Plan(Arc::new(Prepared {
-            device: self.0.device,
-            plan: self.0.plan.clone(),
-            ablation,
-            functions: Default::default(),
-        }))
+        Plan::ablated(self.0.device, self.0.plan.clone(), ablation)
     }
 
     /// The GPU that it is for.
