@@ -143,7 +143,9 @@ impl Module {
             "rows_forward_pieces_runs_piecewise" if more > 0 && !is_f16 => Some(80),
             // Two of the largest blocks on a multiprocessor.
             "rows_gather" => Some(64),
-            "rows_sweeps_plain" | "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),
+            "rows_long_down" => Some(80),
+            "rows_sweeps_down" => Some(64 + 2 * more),
+            "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),
             // One block on a multiprocessor.
             "tiles_forward_columns_piecewise"
             | "tiles_forward_columns"
@@ -174,7 +176,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 145] = [
+const FAMILIES: [&str; 146] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -224,6 +226,7 @@ const FAMILIES: [&str; 145] = [
     "rows_backward_pieces_runs_piecewise",
     "rows_backward_pieces_runs",
     "rows_long",
+    "rows_long_down",
     "rows_long_runs",
     "rows_long_elements",
     "rows_long_elements_runs",
@@ -277,7 +280,7 @@ const FAMILIES: [&str; 145] = [
     "rows_backward_across_runs_plain",
     "rows_backward_across_runs_piecewise",
     "rows_backward_across_runs",
-    "rows_sweeps_plain",
+    "rows_sweeps_down",
     "rows_sweeps",
     "rows_sweeps_elements",
     "rows_sweeps_runs_plain",

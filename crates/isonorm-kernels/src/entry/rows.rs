@@ -16,7 +16,7 @@ use crate::rows::epilogue::{Any, Piecewise, Plain};
 use crate::rows::forward::{self, Of, later, pieces};
 use crate::rows::gather;
 use crate::rows::list::{backward_kernels, forward_kernels, sweep_kernels};
-use crate::rows::long;
+use crate::rows::long::{self, long_down};
 use crate::rows::parameters::ByRun;
 use crate::rows::pieces::Pieces;
 use crate::rows::running;
@@ -24,7 +24,7 @@ use crate::rows::segments::Segmented;
 use crate::rows::spread::{Alone, Grid};
 use crate::rows::statistics::{Centred, Given, Uncentred};
 use crate::rows::team::{Block, Blocks, Chip, Lanes};
-use crate::rows::two_sweeps;
+use crate::rows::two_sweeps::{self, down_columns};
 
 macro_rules! entries {
     ($($family:literal by $function:ident { $($name:ident: $statistics:ty, $team:ty, $access:ty, $accesses:literal, $map:ty, $epilogue:ty,

@@ -30,6 +30,19 @@ impl OfColumn for ByColumn {
     }
 }
 
+impl ByColumn {
+    /// The weight alone, from `column` on.
+    ///
+    /// # Safety
+    ///
+    /// As for [`at`](OfColumn::at).
+    #[inline(always)]
+    pub(super) unsafe fn weight<T: Data, A: Access, const NARROW: bool>(affine: &Affine, column: u64) -> A::Numbers<T> {
+        // SAFETY: the caller's.
+        unsafe { read_one::<T, A, NARROW>(affine.weight, 1.0, column) }
+    }
+}
+
 /// See [`ByColumn`].
 pub struct Columns<T: Data, A: Access, const V: usize, const KEPT: u32> {
     weight: [A::Numbers<T>; V],

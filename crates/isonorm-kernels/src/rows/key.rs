@@ -22,12 +22,14 @@ use super::forward::pieces::pieces;
 use super::forward::{Args, Of, Spec, forward};
 use super::list::{backward_kernels, forward_kernels, sweep_kernels};
 use super::long::long;
+use super::long::long_down::{self, long_down};
 use super::parameters::{ByRun, Map, Sharing};
 use super::pieces::Pieces;
 use super::segments::Segmented;
 use super::spread::{Alone, Grid, HEAD_BYTES};
 use super::statistics::{Centred, Given, Op, Statistics, Uncentred};
 use super::team::{Block, Blocks, Chip, Lanes, Owner, Owns, Team};
+use super::two_sweeps::down_columns::{self, down_columns};
 use super::two_sweeps::{self, tile_bytes, two_sweeps};
 use crate::simt::WARP;
 
@@ -72,6 +74,7 @@ impl Key {
                 | "apart"
                 | "by_run"
                 | "by_segment"
+                | "down_columns"
                 | "gradients_by_part"
                 | "gradients_later"
                 | "gradients_of_pieces"
@@ -143,9 +146,9 @@ impl Key {
     }
 
     /// Whether so many teams leave the gradients of weight and bias as they are wanted, not sums that a second kernel adds up: a single team of
-    /// the chip does.
+    /// the chip does, and threads that have all rows.
     pub fn leaves_gradients(&self, teams: u64) -> bool {
-        (self.owner, self.sharing, teams) == (Owner::Chip, Sharing::ByColumn, 1)
+        (self.owner, self.sharing, teams) == (Owner::Chip, Sharing::ByColumn, 1) || self.is_down_columns()
     }
 
     /// Whether rows may be longer than the registers.
@@ -178,6 +181,11 @@ impl Key {
     fn is_by_part(&self) -> bool {
         let is_of_chip = self.pass == Pass::Backward && self.owner == Owner::Chip;
         is_of_chip && self.sharing == Sharing::ByColumn && self.accesses > 4
+    }
+
+    /// Whether threads have the same columns of all rows.
+    pub fn is_down_columns(&self) -> bool {
+        (self.owner, self.sharing, self.class) == (Owner::Grid, Sharing::ByColumn, Class::Plain)
     }
 
     /// Whether rows are segments, or begin anywhere as those do.
@@ -235,6 +243,8 @@ impl Key {
             Owner::Block => Block::SHARED_BYTES,
             Owner::Blocks => Blocks::SHARED_BYTES,
             Owner::Chip | Owner::Pieces => Chip::SHARED_BYTES,
+            Owner::Grid if self.is_down_columns() && self.pass == Pass::Forward => long_down::shared_bytes(threads),
+            Owner::Grid if self.is_down_columns() => down_columns::shared_bytes(threads),
             Owner::Grid if self.pass == Pass::Backward => two_sweeps::HEAD_BYTES,
             Owner::Alone | Owner::Grid => HEAD_BYTES,
         };
@@ -242,6 +252,7 @@ impl Key {
         let of_slot = self.accesses / if self.is_by_part() { 2 } else { 1 };
         let of_tensor = of_slot * self.access_bytes();
         let of_thread = match (self.pass, self.owner) {
+            _ if self.is_down_columns() => 0,
             _ if self.is_long() => kept * of_tensor,
             (Pass::Forward, Owner::Pieces) => kept * of_tensor,
             // What is added comes to registers.
@@ -347,6 +358,7 @@ impl Key {
             }
             (Class::Plain, Owner::Lanes(_)) if self.pass == Pass::Backward && self.accesses > 4 => "_wide",
             (Class::Plain, Owner::Chip) if self.is_by_part() => "_wide",
+            _ if self.is_down_columns() => "_down",
             (Class::Plain, Owner::Blocks | Owner::Chip) => "_plain",
             (Class::Plain, _) if self.is_long() || self.pass == Pass::Backward => "_plain",
             (Class::Plain, Owner::Lanes(_)) => "_lanes",

@@ -313,7 +313,8 @@ fn what_one_team_sums_are_the_gradients() {
         ("layernorm x=16x4194304 pass=backward", 3),
         // Sums are of another type than the gradients.
         ("layernorm x=3x64 dtype=bf16 param=bf16 pass=backward", 2),
-        ("layernorm x=16x4194304 dtype=bf16 param=bf16 pass=backward", 4),
+        // But not where threads have all rows.
+        ("layernorm x=16x4194304 dtype=bf16 param=bf16 pass=backward", 3),
     ] {
         assert_eq!(plan(problem).kernels().len(), kernels, "{problem}");
     }

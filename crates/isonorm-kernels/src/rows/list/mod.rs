@@ -7,9 +7,9 @@ mod forward;
 macro_rules! sweep_kernels {
     ($receive:ident) => {
         $receive! {
-            "rows_sweeps_plain" by two_sweeps {
-                layer_grid_v2: Centred, Grid, Vectors, 2, ByColumn, Plain, true, false;
-                rms_grid_v2: Uncentred, Grid, Vectors, 2, ByColumn, Plain, true, false;
+            "rows_sweeps_down" by down_columns {
+                layer_grid_v1: Centred, Grid, Vectors, 1, ByColumn, Plain, true, false;
+                rms_grid_v1: Uncentred, Grid, Vectors, 1, ByColumn, Plain, true, false;
             }
             "rows_sweeps" by two_sweeps {
                 layer_grid_v2: Centred, Grid, Vectors, 2, ByColumn, Any, true, false;

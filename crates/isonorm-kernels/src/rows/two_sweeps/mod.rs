@@ -25,6 +25,7 @@
 //! [`ByColumn`]: super::by_column::ByColumn
 
 mod columns;
+pub mod down_columns;
 mod exchange;
 mod share;
 
@@ -72,9 +73,10 @@ pub struct Args<T> {
     pub sums_gx: *mut f32,
     /// The same of g.
     pub sums_g: *mut f32,
-    /// By column: `[teams, columns]`, where each team's share of the weight's gradient goes; or null.
+    /// By column: `[teams, columns]`, where each team's share of the weight's gradient goes; or null. With [`down_columns`](mod@down_columns) the
+    /// gradient itself, in the parameters' type.
     pub dweight: *mut f32,
-    /// By column: `[teams, columns]`, where each team's share of the bias's gradient goes; or null.
+    /// The same of the bias.
     pub dbias: *mut f32,
     /// `[rows]`, 0 before the launch, where blocks share rows: how many have summed over theirs.
     pub arrived: *mut u32,

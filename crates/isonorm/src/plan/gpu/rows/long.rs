@@ -1,10 +1,11 @@
 //! Rows that are longer than registers: how many blocks share one, and how much of it they keep in shared memory.
 
 use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::long::long_down;
 use isonorm_kernels::rows::team::Owner;
 
 use super::super::tuning::LONG;
-use super::{Exchange, Forward, Listed, Messages, REGION_BYTES, Rows, Schedule, Work};
+use super::{Exchange, Forward, Kernel, Listed, Messages, REGION_BYTES, Rows, Schedule, VECTOR_BYTES, Work};
 
 /// Shares start on lines of the cache, as the kernels have it.
 const LINE_BYTES: u64 = 128;
@@ -45,6 +46,50 @@ pub(super) fn grid(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     Ok(schedule)
 }
 
+/// All rows at once, whose threads have their columns of each: so that parameters that the last-level cache does not keep are read once.
+pub(super) fn down(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    let mut kernels = rows.kernels(width).into_iter();
+    let listed = kernels.find(|listed| listed.key.is_down_columns());
+    let listed = listed.ok_or("there is no such kernel")?;
+    let parameter_bytes = if rows.parameters.as_data {
+        rows.bytes()
+    } else {
+        size_of::<f32>() as u32
+    };
+    let parameters = 2 * rows.columns * u64::from(parameter_bytes);
+    if !rows.has_parameters || rows.rows <= LONG.kept_rows || parameters <= rows.gpu.l2_bytes as u64 / 2 {
+        return Err("parameters are read once, or the last-level cache keeps them".into());
+    }
+    let blocks = rows.resident_blocks(listed, LONG.down_threads, 0);
+    let strip = u64::from(VECTOR_BYTES / rows.bytes() * LONG.down_threads);
+    let share = rows.columns.div_ceil(blocks);
+    if share < strip || share > u64::from(u32::MAX >> 1) {
+        return Err(format!(
+            "{blocks} blocks have {share} columns each, where {strip} are at once"
+        ));
+    }
+    let arrived_bytes = rows.rows.div_ceil(long_down::ROWS.into()) as usize * size_of::<u32>();
+    let moments_offset = arrived_bytes.next_multiple_of(REGION_BYTES);
+    Ok(Schedule {
+        kernels: vec![Kernel {
+            resident: true,
+            ..rows.kernel(listed, blocks, LONG.down_threads, 0)
+        }],
+        work: Work::Forward(Forward {
+            blocks: blocks as u32,
+            exchange: Some(Exchange {
+                arrived_bytes,
+                moments_offset,
+            }),
+            ..rows.forward()
+        }),
+        workspace_bytes: moments_offset + long_down::moments_bytes(blocks) as usize,
+        running_bytes: 0,
+        messages: Messages::default(),
+        again_bytes: rows.rows * rows.columns * u64::from(rows.bytes()),
+    })
+}
+
 /// A row as tiles of what a block has at a time.
 struct Tiles {
     listed: &'static Listed,
@@ -57,7 +102,7 @@ struct Tiles {
 impl Tiles {
     fn new(rows: &Rows<'_>, owner: Owner, width: Width) -> Result<Tiles, String> {
         let mut kernels = rows.kernels(width).into_iter();
-        let found = kernels.find(|listed| listed.key.owner == owner);
+        let found = kernels.find(|listed| listed.key.owner == owner && !listed.key.is_down_columns());
         let listed = found.ok_or(match width {
             Width::Vector | Width::Ragged | Width::Half => "there is no such kernel",
             Width::Element => "there is no such kernel for single elements",

@@ -112,6 +112,7 @@ const FORWARD: Ways = &[
 /// Rows that are longer than that.
 const FORWARD_LONG: Ways = &[
     ("rows/alone", long::alone),
+    ("rows/down", long::down),
     ("rows/pieces", pieces::plan),
     ("rows/grid", long::grid),
 ];

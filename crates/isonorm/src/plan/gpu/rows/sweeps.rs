@@ -17,11 +17,17 @@ use super::{
 const LINE_BYTES: u64 = 128;
 
 pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
-    let listed = rows
-        .kernels(width)
-        .into_iter()
-        .find(|listed| listed.key.owner == Owner::Grid);
-    let listed = listed.ok_or("there is no such kernel")?;
+    let listed = rows.kernels(width);
+    let of_grid = |columns: bool| {
+        let suits = |listed: &&Listed| listed.key.owner == Owner::Grid && listed.key.is_down_columns() == columns;
+        listed.iter().copied().find(suits)
+    };
+    if let Some(listed) = of_grid(true)
+        && let Some(launch) = Launch::down_columns(rows, listed)
+    {
+        return Ok(schedule(rows, listed, &[launch.clone(), launch]));
+    }
+    let listed = of_grid(false).ok_or("there is no such kernel")?;
     let has_sums = rows.parameters.sharing == Sharing::ByColumn && rows.has_parameters;
     let mut both = Launch::new(rows, listed, has_sums)?;
     let blocks = both.division.blocks();
@@ -87,6 +93,42 @@ impl Launch {
             kept,
             resident,
             teams,
+        })
+    }
+
+    /// Whose threads have the same columns of all rows: a launch for each sweep, if there are parameters, and columns for all threads.
+    fn down_columns(rows: &Rows<'_>, listed: &Listed) -> Option<Launch> {
+        let mut kernel = rows.kernel(listed, 1, SWEEPS.threads, 0);
+        let resident = u64::from(blocks_per_sm(rows.gpu, &kernel) * rows.gpu.sms);
+        let strip = listed.key.tile_elements(SWEEPS.threads, rows.bytes()).into();
+        let strips = rows.columns / strip;
+        if !rows.has_parameters || strips < resident {
+            return None;
+        }
+        let part = rows
+            .columns
+            .div_ceil(resident)
+            .next_multiple_of(LINE_BYTES / u64::from(rows.bytes()));
+        if part > u32::MAX.into() {
+            return None;
+        }
+        let division = Division {
+            run: rows.columns,
+            runs: 1,
+            part,
+            parts: rows.columns.div_ceil(part),
+            runs_at_once: 1,
+            rows_at_once: 1,
+            warps: SWEEPS.threads / WARP,
+        };
+        kernel.grid = division.parts as u32;
+        Some(Launch {
+            kernel,
+            tiles: part.div_ceil(strip),
+            division,
+            kept: 0,
+            resident,
+            teams: 1,
         })
     }
 
@@ -195,7 +237,8 @@ fn schedule(rows: &Rows<'_>, listed: &Listed, launches: &[Launch]) -> Schedule {
     let sums = [0; 2].map(|_| region(places));
     // By run the last kernel wants the sums of parts, too.
     let totals = (apart && by_column && first.division.parts > 1).then(|| [0; 2].map(|_| region(rows.rows)));
-    let are_gradients = by_column && rows.parameters.are_gradients(last.teams);
+    let are_gradients =
+        listed.key.leaves_gradients(last.teams) || by_column && rows.parameters.are_gradients(last.teams);
     let with_gradients = by_column && rows.has_parameters && !are_gradients;
     let gradients = match with_gradients {
         true => [0; 2].map(|_| region(last.teams * rows.columns)),

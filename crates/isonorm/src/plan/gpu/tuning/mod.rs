@@ -232,12 +232,18 @@ pub(super) struct Long {
     pub(super) threads: u32,
     /// A row is not spread over so many blocks that each has less than this.
     pub(super) least_share_bytes: u64,
+    /// Threads of a block, where these have the same columns of all rows.
+    pub(super) down_threads: u32,
+    /// Rows whose parameters are read once where a row or two are worked on at a time.
+    pub(super) kept_rows: u64,
 }
 
 /// Rows that are longer than registers.
 pub(super) const LONG: Long = Long {
     threads: 512,
     least_share_bytes: 16 << 10,
+    down_threads: 256,
+    kept_rows: 2,
 };
 
 /// Rows in pieces.

@@ -8,21 +8,23 @@
 //! enough to the mean of all that it has, once more. Means are kept as distances from the median of three elements, so that a
 //! large mean costs no digits. Threads, warps and blocks merge in a fixed order.
 
+pub mod long_down;
+
 use core::marker::PhantomData;
 use core::num::NonZero;
 
 use isonorm_math::{Moments, Normalizer, Real, normalize};
 
-use super::access::{Access, Data, width};
-use super::epilogue::Epilogue;
-pub use super::forward::Args;
-use super::forward::{Spec, next_set};
-use super::lanes::{Lanes, unrolled};
-use super::parameters::{OfColumn, at_least_one};
-use super::spread::{HEAD_BYTES, Spread};
-use super::statistics::{Measured, Op, Statistics, centred, uncentred};
-use super::sums::Sums;
 use crate::block::{self, Scratch};
+use crate::rows::access::{Access, Data, width};
+use crate::rows::epilogue::Epilogue;
+pub use crate::rows::forward::Args;
+use crate::rows::forward::{Spec, next_set};
+use crate::rows::lanes::{Lanes, unrolled};
+use crate::rows::parameters::{OfColumn, at_least_one};
+use crate::rows::spread::{HEAD_BYTES, Spread};
+use crate::rows::statistics::{Measured, Op, Statistics, centred, uncentred};
+use crate::rows::sums::Sums;
 use crate::simt::{self, Shared};
 
 /// Shares start on lines of the cache.
@@ -32,7 +34,7 @@ const LINE_BYTES: u64 = 128;
 ///
 /// # Safety
 ///
-/// As for [`forward`](super::forward::forward); blocks have [`HEAD_BYTES`] of shared memory, and what the kept tiles take.
+/// As for [`forward`](crate::rows::forward::forward); blocks have [`HEAD_BYTES`] of shared memory, and what the kept tiles take.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn long<T: Data, S: Spec<Team: Spread, Map: OfColumn>, const V: usize>(args: &Args<T>) {
     let mut spread = S::Team::new(args);
@@ -316,14 +318,20 @@ impl<'a, T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'a, T, S, V> {
         unsafe {
             let shift = if Self::CENTRED { self.typical(row) } else { f32::ZERO };
             let own = block::moments(self.share(row, shift), scratch);
-            let mut all = spread.merge(own, args);
-            // Counts above 2²⁴ are rounded on the way.
-            all.count = args.columns as f32;
-            if !Self::CENTRED {
-                return uncentred(all.variance(), args.eps);
-            }
-            centred([shift, all.mean], all.variance(), all.rstd(args.eps))
+            self.measured(shift, spread.merge(own, args))
         }
+    }
+
+    /// The row's statistics, from its moments about a number.
+    #[inline(always)]
+    fn measured(&self, shift: f32, mut all: Moments<f32>) -> Measured {
+        let args = self.args;
+        // Counts above 2²⁴ are rounded on the way.
+        all.count = args.columns as f32;
+        if !Self::CENTRED {
+            return uncentred(all.variance(), args.eps);
+        }
+        centred([shift, all.mean], all.variance(), all.rstd(args.eps))
     }
 
     /// A tile the second time, from where it is.

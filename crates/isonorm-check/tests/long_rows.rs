@@ -1,0 +1,99 @@
+//! Rows of a GPU whose threads have the same columns of each, in the interpreter.
+
+use std::sync::Arc;
+
+use isonorm::cuda::Interpreter;
+use isonorm::{GpuPlan, GpuProperties};
+use isonorm_check::{Case, InterpreterEngine, Start, run_suite};
+
+/// A GPU so small that rows of some ten thousand elements are more than all of it holds, and their parameters more than its last-level cache.
+fn tiny() -> GpuProperties {
+    GpuProperties {
+        compute_capability: 80,
+        sms: 3,
+        shared_bytes_per_block: 50 << 10,
+        shared_bytes_per_sm: 56 << 10,
+        l2_bytes: 64 << 10,
+        ..GpuProperties::known("h200").expect("a known GPU")
+    }
+}
+
+/// Plans problems, of which each plan and its first family is told, and checks them.
+fn check(problems: &[(&str, &str, &str)], pass: &str) {
+    let gpu = Arc::new(tiny());
+    let case = |problem: &str| -> Case {
+        format!("{problem} {pass} data=offset:100 seed=3")
+            .parse()
+            .expect("a problem")
+    };
+    let cases: Vec<Case> = problems.iter().map(|(problem, ..)| case(problem)).collect();
+    for (case, (_, name, family)) in cases.iter().zip(problems) {
+        let plan = GpuPlan::new(&case.desc, &gpu).expect("valid");
+        assert_eq!((plan.name(), plan.kernels()[0].family), (*name, *family), "{plan}");
+    }
+    for start in [Start::Aligned, Start::Misaligned] {
+        let mut engine = InterpreterEngine::new(Interpreter::new(tiny())).starting(start);
+        let report = run_suite(&mut engine, &cases, |_| {});
+        println!("{pass}: {report}");
+        assert!(report.passed() && report.right() == cases.len(), "{report}");
+    }
+}
+
+#[test]
+fn parameters_that_no_cache_keeps_are_read_once() {
+    check(
+        &[
+            ("layernorm x=5x30000", "rows/down", "rows_long_down"),
+            (
+                "layernorm x=3x40008 dtype=bf16 param=bf16 affine=weight",
+                "rows/down",
+                "rows_long_down",
+            ),
+            ("rmsnorm x=4x40000 dtype=f16", "rows/down", "rows_long_down"),
+            // Few rows have nothing to read again, and there may be nothing to read.
+            ("layernorm x=2x30000", "rows/pieces", "rows_forward_pieces_piecewise"),
+            (
+                "layernorm x=5x30000 affine=none",
+                "rows/pieces",
+                "rows_forward_pieces_runs_piecewise",
+            ),
+            (
+                "layernorm x=5x30000 act=relu",
+                "rows/pieces",
+                "rows_forward_pieces_piecewise",
+            ),
+        ],
+        "pass=train",
+    );
+}
+
+#[test]
+fn threads_have_the_gradients_of_their_columns() {
+    check(
+        &[
+            ("layernorm x=5x30000", "rows/sweeps", "rows_sweeps_down"),
+            (
+                "layernorm x=3x40008 dtype=bf16 param=bf16",
+                "rows/sweeps",
+                "rows_sweeps_down",
+            ),
+            (
+                "rmsnorm x=4x40000 dtype=f16 residual=stream",
+                "rows/sweeps",
+                "rows_sweeps_down",
+            ),
+            ("layernorm x=2x30000 residual=add", "rows/sweeps", "rows_sweeps_down"),
+            ("layernorm x=5x30000 act=relu", "rows/sweeps", "rows_sweeps"),
+        ],
+        "pass=backward",
+    );
+}
+
+#[test]
+fn more_rows_than_there_is_room_for_at_once() {
+    check(&[("layernorm x=66x18432", "rows/down", "rows_long_down")], "pass=train");
+    check(
+        &[("layernorm x=66x18432", "rows/sweeps", "rows_sweeps_down")],
+        "pass=backward",
+    );
+}
