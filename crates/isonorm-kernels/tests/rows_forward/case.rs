@@ -6,6 +6,7 @@ use isonorm_kernels::rows::Data;
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::forward::Args;
 use isonorm_kernels::rows::key::Kernel;
+use isonorm_kernels::rows::long::long_down::moments_bytes;
 use isonorm_kernels::rows::parameters::{Affine, Sharing};
 use isonorm_kernels::rows::ring::MOST_SLOTS;
 use isonorm_kernels::rows::running::Running;
@@ -246,7 +247,12 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         output.y = copied(&input.x);
         output.stream = copied(&input.residual);
     }
-    let mut moments = vec![f32::NAN; 2 * 2 * case.blocks as usize * 3];
+    let moments = match case.kernel.key.is_down_columns() {
+        // All blocks share each of some rows.
+        true => moments_bytes(case.grid().into()) as usize / size_of::<f32>(),
+        false => 2 * 2 * case.blocks as usize * 3,
+    };
+    let mut moments = vec![f32::NAN; moments];
     let mut arrived = [0u32; 2];
     let mut messages = Aligned::new(
         (case.grid() / case.blocks * message_words(case.blocks)) as usize,
@@ -296,7 +302,12 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         columns: case.columns as u64,
         eps: EPS,
         activation: case.activation.into(),
-        kept: case.kept,
+        // Where threads go down columns, nothing is kept.
+        kept: if case.kernel.key.is_down_columns() {
+            0
+        } else {
+            case.kept
+        },
         moments: buffers.writable("moments", &mut moments),
         arrived: buffers.writable("arrived", &mut arrived),
         blocks: case.blocks,
