@@ -1,4 +1,4 @@
-//! Rows of a GPU whose threads have the same columns of each, in the interpreter.
+//! Rows that are longer than registers, in the interpreter: on GPUs so small that there need not be many of them.
 
 use std::sync::Arc;
 
@@ -18,9 +18,22 @@ fn tiny() -> GpuProperties {
     }
 }
 
+/// A GPU as small, whose multiprocessors have room for several rows.
+fn roomy() -> GpuProperties {
+    GpuProperties {
+        shared_bytes_per_block: 99 << 10,
+        shared_bytes_per_sm: 100 << 10,
+        ..tiny()
+    }
+}
+
 /// Plans problems, of which each plan and its first family is told, and checks them.
 fn check(problems: &[(&str, &str, &str)], pass: &str) {
-    let gpu = Arc::new(tiny());
+    check_on(&tiny(), problems, pass);
+}
+
+fn check_on(gpu: &GpuProperties, problems: &[(&str, &str, &str)], pass: &str) {
+    let gpu = Arc::new(gpu.clone());
     let case = |problem: &str| -> Case {
         format!("{problem} {pass} data=offset:100 seed=3")
             .parse()
@@ -32,11 +45,42 @@ fn check(problems: &[(&str, &str, &str)], pass: &str) {
         assert_eq!((plan.name(), plan.kernels()[0].family), (*name, *family), "{plan}");
     }
     for start in [Start::Aligned, Start::Misaligned] {
-        let mut engine = InterpreterEngine::new(Interpreter::new(tiny())).starting(start);
+        let mut engine = InterpreterEngine::new(Interpreter::new((*gpu).clone())).starting(start);
         let report = run_suite(&mut engine, &cases, |_| {});
         println!("{pass}: {report}");
         assert!(report.passed() && report.right() == cases.len(), "{report}");
     }
+}
+
+#[test]
+fn many_rows_come_to_shared_memory_whole() {
+    check_on(
+        &roomy(),
+        &[
+            ("layernorm x=80x6148", "rows/shared", "rows_long_plain"),
+            ("rmsnorm x=75x6144 affine=none", "rows/shared", "rows_long_plain"),
+            (
+                "layernorm x=73x12304 dtype=f16 affine=weight",
+                "rows/shared",
+                "rows_long_plain",
+            ),
+            (
+                "layernorm x=74x12312 dtype=bf16 param=bf16",
+                "rows/shared",
+                "rows_long_plain",
+            ),
+            (
+                "rmsnorm x=77x18440 dtype=bf16 param=bf16",
+                "rows/shared",
+                "rows_long_plain",
+            ),
+            // Registers hold two of 32 KiB, and a few rows do not wait for each other.
+            ("layernorm x=80x8192", "rows/block", "rows_forward_block"),
+            ("layernorm x=71x6148", "rows/block", "rows_forward_block"),
+            ("layernorm x=80x6148 act=relu", "rows/block", "rows_forward_piecewise"),
+        ],
+        "pass=train",
+    );
 }
 
 #[test]

@@ -102,6 +102,7 @@ modules! {
     "rows_backward_pieces_runs_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_backward_pieces_runs" of "f32" "f16" "bf16" for 80;
     "rows_long" of "f32" "f16" "bf16" for 80;
+    "rows_long_plain" of "f32" "f16" "bf16" for 80;
     "rows_long_down" of "f32" "f16" "bf16" for 80;
     "rows_long_runs" of "f32" "f16" "bf16" for 80;
     "rows_long_elements" of "f32" "f16" "bf16" for 80;

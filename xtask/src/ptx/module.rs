@@ -143,6 +143,8 @@ impl Module {
             "rows_forward_pieces_runs_piecewise" if more > 0 && !is_f16 => Some(80),
             // Two of the largest blocks on a multiprocessor.
             "rows_gather" => Some(64),
+            // Two blocks of twelve warps or more on a multiprocessor, or three of eight.
+            "rows_long_plain" => Some(if more > 0 { 72 } else { 80 }),
             "rows_long_down" => Some(80),
             "rows_sweeps_down" => Some(64 + 2 * more),
             "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),
@@ -176,7 +178,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 146] = [
+const FAMILIES: [&str; 147] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -226,6 +228,7 @@ const FAMILIES: [&str; 146] = [
     "rows_backward_pieces_runs_piecewise",
     "rows_backward_pieces_runs",
     "rows_long",
+    "rows_long_plain",
     "rows_long_down",
     "rows_long_runs",
     "rows_long_elements",

@@ -16,7 +16,7 @@ use crate::rows::epilogue::{Any, Piecewise, Plain};
 use crate::rows::forward::{self, Of, later, pieces};
 use crate::rows::gather;
 use crate::rows::list::{backward_kernels, forward_kernels, sweep_kernels};
-use crate::rows::long::{self, long_down};
+use crate::rows::long::{self, long_down, long_shared};
 use crate::rows::parameters::ByRun;
 use crate::rows::pieces::Pieces;
 use crate::rows::running;

@@ -7,6 +7,7 @@ use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::forward::Args;
 use isonorm_kernels::rows::key::Kernel;
 use isonorm_kernels::rows::long::long_down::moments_bytes;
+use isonorm_kernels::rows::long::long_shared::TILES;
 use isonorm_kernels::rows::parameters::{Affine, Sharing};
 use isonorm_kernels::rows::ring::MOST_SLOTS;
 use isonorm_kernels::rows::running::Running;
@@ -147,6 +148,16 @@ impl<T: Data> Case<T> {
             return 2 * self.blocks;
         }
         self.blocks * (self.rows as u32).div_ceil(self.kernel.key.teams(self.threads)).min(2)
+    }
+
+    /// What shared memory has room for: nothing where threads go down columns, and all tiles where rows are there whole.
+    fn kept(&self) -> u32 {
+        let key = &self.kernel.key;
+        match key.owner {
+            _ if key.is_down_columns() => 0,
+            Owner::Alone if !key.ahead => TILES,
+            _ => self.kept,
+        }
     }
 
     /// Whether its rows may be accessed as the kernel does.
@@ -302,12 +313,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         columns: case.columns as u64,
         eps: EPS,
         activation: case.activation.into(),
-        // Where threads go down columns, nothing is kept.
-        kept: if case.kernel.key.is_down_columns() {
-            0
-        } else {
-            case.kept
-        },
+        kept: case.kept(),
         moments: buffers.writable("moments", &mut moments),
         arrived: buffers.writable("arrived", &mut arrived),
         blocks: case.blocks,
@@ -318,7 +324,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
     };
     let key = &case.kernel.key;
     let mut launch = Launch::new(case.grid(), case.threads)
-        .shared_bytes(key.shared_bytes(case.threads, case.kept))
+        .shared_bytes(key.shared_bytes(case.threads, case.kept()))
         .seed(case.seed);
     launch = match key.owner {
         Owner::Blocks => launch.cluster(case.blocks),

@@ -93,6 +93,8 @@ fn rows_are_spread_as_they_grow_and_read_once_as_long_as_the_chip_keeps_them() {
     for (problem, name) in [
         ("layernorm x=10000x64 dtype=bf16", "rows/lanes"),
         ("layernorm x=10000x4096 dtype=bf16", "rows/block"),
+        ("layernorm x=10000x16384 dtype=f32", "rows/shared"),
+        ("layernorm x=1000x16384 dtype=f32", "rows/blocks"),
         ("layernorm x=1000x50000 dtype=f32", "rows/blocks"),
         ("layernorm x=1000x50000 dtype=f32 act=relu", "rows/alone"),
         ("layernorm x=1000x100000 dtype=f32", "rows/chip"),

@@ -245,6 +245,10 @@ macro_rules! forward_kernels {
                 rms_alone_v2: Uncentred, Alone, Vectors, 2, ByColumn, Any, true, true;
                 rms_grid_v2: Uncentred, Grid, Vectors, 2, ByColumn, Any, true, true;
             }
+            "rows_long_plain" by long_shared {
+                layer_alone_v4: Centred, Alone, Vectors, 4, ByColumn, Plain, false, false;
+                rms_alone_v4: Uncentred, Alone, Vectors, 4, ByColumn, Plain, false, false;
+            }
             "rows_long_down" by long_down {
                 layer_grid_v2: Centred, Grid, Vectors, 2, ByColumn, Plain, false, false;
                 rms_grid_v2: Uncentred, Grid, Vectors, 2, ByColumn, Plain, false, false;

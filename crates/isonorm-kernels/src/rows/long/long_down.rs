@@ -1,7 +1,7 @@
 //! Long rows, some at once: each thread has its columns of all of them when they are normalized, and so reads their weight and bias once.
 //!
-//! All blocks measure their shares of the rows first, then wait for each other once, and go over their columns in the opposite order: what has been
-//! read last the last-level cache still has.
+//! All blocks measure their shares of the rows first, then wait for each other once, and go over their columns in the opposite order. Of rows that are
+//! many times what the last-level cache holds that saves next to nothing.
 
 use isonorm_math::{Moments, Normalizer, normalize};
 
@@ -42,7 +42,7 @@ pub const fn moments_bytes(blocks: u64) -> u64 {
 ///
 /// # Safety
 ///
-/// As for [`forward`](crate::rows::forward::forward); blocks have [`shared_bytes`] of shared memory.
+/// As for [`forward`](crate::rows::forward::forward); blocks have [`shared_bytes`] of shared memory, and [`kept`](Args::kept) is 0.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn long_down<T: Data, S: Spec<Team = Grid, Map = ByColumn, Epilogue = Plain>, const V: usize>(
     args: &Args<T>,

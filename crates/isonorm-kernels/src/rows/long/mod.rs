@@ -9,6 +9,7 @@
 //! large mean costs no digits. Threads, warps and blocks merge in a fixed order.
 
 pub mod long_down;
+pub mod long_shared;
 
 use core::marker::PhantomData;
 use core::num::NonZero;

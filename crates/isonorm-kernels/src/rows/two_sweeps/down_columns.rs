@@ -1,8 +1,8 @@
 //! Two sweeps over rows of so many columns that each thread has its own, of all rows: an access of each row at a time, some rows at once.
 //!
 //! Neither sweep waits for anyone. What the first one leaves for each row is known before the second one starts, and that one has the
-//! gradients of its columns in registers. Parameters are read once a sweep. The second sweep goes over its columns in the opposite order: what the
-//! first one read last, the last-level cache still has.
+//! gradients of its columns in registers. Parameters are read once a sweep. The second sweep goes over its columns in the opposite order; of rows that
+//! are many times what the last-level cache holds that saves little.
 
 use isonorm_math::{BackwardCoefficients, Normalizer, Real, normalize};
 

@@ -23,7 +23,14 @@ const MOST_COLUMNS: u64 = 1 << 30;
 
 /// The ways to hold a row that are tried before, by name: those that were faster where all were measured.
 pub(super) fn tried_before(rows: &Rows<'_>) -> &'static [&'static str] {
-    const ALL: &[&str] = &["rows/apart", "rows/lanes", "rows/block", "rows/blocks", "rows/chip"];
+    const ALL: &[&str] = &[
+        "rows/apart",
+        "rows/lanes",
+        "rows/shared",
+        "rows/block",
+        "rows/blocks",
+        "rows/chip",
+    ];
     let bytes = rows.columns * u64::from(rows.bytes());
     let has_several = rows.parameters.sharing == Sharing::ByRun && rows.parameters.run < rows.columns;
     let is_plain = Class::Plain.has(rows.activation);

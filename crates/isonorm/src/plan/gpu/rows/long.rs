@@ -1,16 +1,62 @@
 //! Rows that are longer than registers: how many blocks share one, and how much of it they keep in shared memory.
 
 use isonorm_kernels::rows::access::Width;
-use isonorm_kernels::rows::long::long_down;
+use isonorm_kernels::rows::long::{long_down, long_shared};
 use isonorm_kernels::rows::team::Owner;
+use isonorm_kernels::simt::WARP;
 
-use super::super::tuning::LONG;
+use super::super::tuning::{self, LONG};
+use super::registers;
 use super::{Exchange, Forward, Kernel, Listed, Messages, REGION_BYTES, Rows, Schedule, VECTOR_BYTES, Work};
 
 /// Shares start on lines of the cache, as the kernels have it.
 const LINE_BYTES: u64 = 128;
 /// Numbers that a block exchanges: count, mean and squared distances.
 const MOMENTS: usize = 3;
+
+/// Whole rows in shared memory, where registers would not hold enough of them to keep memory busy, and there are so many that the first and the last
+/// ones of a multiprocessor, which have less company, do not matter.
+pub(super) fn shared(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    let mut kernels = rows.kernels(width).into_iter();
+    let listed = kernels.find(|listed| listed.key.owner == Owner::Alone && !listed.key.ahead);
+    let listed = listed.ok_or("there is no such kernel")?;
+    let (bytes, sms) = (rows.columns * u64::from(rows.bytes()), u64::from(rows.gpu.sms));
+    // Blocks whose warps the four parts of a multiprocessor share evenly.
+    let is_enough = |block: registers::Choice| {
+        let of_sm = rows.resident_blocks(block.listed, block.threads, 0) / sms;
+        block.threads.is_multiple_of(4 * WARP) && of_sm * bytes >= LONG.register_bytes
+    };
+    let in_registers = registers::by_block(rows, width, &tuning::FORWARD);
+    if bytes < LONG.least_shared_bytes || in_registers.is_ok_and(is_enough) {
+        return Err(format!("registers hold enough rows of {bytes} bytes"));
+    }
+    let of_thread = listed.key.access_elements(rows.bytes()) * listed.key.accesses * long_shared::TILES;
+    let warps = rows.columns.div_ceil((of_thread * WARP).into());
+    let threads = warps.saturating_mul(WARP.into()).try_into().unwrap_or(u32::MAX);
+    let of_sm = match threads <= listed.key.max_threads() {
+        true => rows.resident_blocks(listed, threads, long_shared::TILES) / sms,
+        false => 0,
+    };
+    if of_sm < 2 {
+        return Err(format!(
+            "a multiprocessor's shared memory has room for {of_sm} rows of {bytes} bytes"
+        ));
+    }
+    if rows.rows < LONG.rows_of_sm * sms {
+        return Err(format!("{} rows are too few for {sms} multiprocessors", rows.rows));
+    }
+    Ok(Schedule {
+        kernels: vec![rows.kernel(listed, rows.rows, threads, long_shared::TILES)],
+        work: Work::Forward(Forward {
+            kept: long_shared::TILES,
+            ..rows.forward()
+        }),
+        workspace_bytes: 0,
+        running_bytes: 0,
+        messages: Messages::default(),
+        again_bytes: 0,
+    })
+}
 
 /// A row in the shared memory of one block.
 pub(super) fn alone(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
@@ -102,7 +148,8 @@ struct Tiles {
 impl Tiles {
     fn new(rows: &Rows<'_>, owner: Owner, width: Width) -> Result<Tiles, String> {
         let mut kernels = rows.kernels(width).into_iter();
-        let found = kernels.find(|listed| listed.key.owner == owner && !listed.key.is_down_columns());
+        // Of others a tile is not on its way while the one before is worked on.
+        let found = kernels.find(|listed| listed.key.owner == owner && listed.key.ahead);
         let listed = found.ok_or(match width {
             Width::Vector | Width::Ragged | Width::Half => "there is no such kernel",
             Width::Element => "there is no such kernel for single elements",

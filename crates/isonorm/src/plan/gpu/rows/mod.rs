@@ -105,6 +105,7 @@ type Ways = &'static [(&'static str, Way)];
 /// Teams that hold a row.
 const FORWARD: Ways = &[
     ("rows/lanes", registers::lanes),
+    ("rows/shared", long::shared),
     ("rows/block", registers::block),
     ("rows/blocks", registers::blocks),
     ("rows/chip", registers::chip),

@@ -91,7 +91,7 @@ pub(super) const FORWARD: Registers = Registers {
             (8, 64..=512),
             (2, 32..=768),
         ],
-        most_bytes: 64 << 10,
+        most_bytes: 32 << 10,
         most_bytes_of_others: 32 << 10,
         cluster: FORWARD_CLUSTER_WIDE,
         most_cluster_threads: 512,
@@ -100,7 +100,7 @@ pub(super) const FORWARD: Registers = Registers {
     centred_16: Shared {
         lanes: 128,
         block: FORWARD_16,
-        most_bytes: 64 << 10,
+        most_bytes: 32 << 10,
         most_bytes_of_others: 32 << 10,
         cluster: FORWARD_CLUSTER,
         most_cluster_threads: 256,
@@ -109,7 +109,7 @@ pub(super) const FORWARD: Registers = Registers {
     other_16: Shared {
         lanes: 128,
         block: FORWARD_16,
-        most_bytes: 64 << 10,
+        most_bytes: 32 << 10,
         most_bytes_of_others: 32 << 10,
         cluster: FORWARD_CLUSTER,
         most_cluster_threads: 256,
@@ -232,6 +232,12 @@ pub(super) struct Long {
     pub(super) threads: u32,
     /// A row is not spread over so many blocks that each has less than this.
     pub(super) least_share_bytes: u64,
+    /// Bytes of a row that shared memory holds whole, at least.
+    pub(super) least_shared_bytes: u64,
+    /// Such rows that there are for each multiprocessor, at least.
+    pub(super) rows_of_sm: u64,
+    /// Bytes of rows in a multiprocessor's registers that are enough to keep memory busy.
+    pub(super) register_bytes: u64,
     /// Threads of a block, where these have the same columns of all rows.
     pub(super) down_threads: u32,
     /// Rows whose parameters are read once where a row or two are worked on at a time.
@@ -242,6 +248,9 @@ pub(super) struct Long {
 pub(super) const LONG: Long = Long {
     threads: 512,
     least_share_bytes: 16 << 10,
+    least_shared_bytes: 24 << 10,
+    rows_of_sm: 24,
+    register_bytes: 64 << 10,
     down_threads: 256,
     kept_rows: 2,
 };
