@@ -3,10 +3,11 @@
 /// `0.00123` as `1.23 ms`.
 #[must_use]
 pub fn seconds(s: f64) -> String {
+    // What is rounded to 1000 of a unit is 1 of the next.
     let (value, unit) = match s {
-        s if s >= 1.0 => (s, "s"),
-        s if s >= 1e-3 => (s * 1e3, "ms"),
-        s if s >= 1e-6 => (s * 1e6, "µs"),
+        s if s >= 0.9995 => (s, "s"),
+        s if s >= 0.9995e-3 => (s * 1e3, "ms"),
+        s if s >= 0.9995e-6 => (s * 1e6, "µs"),
         s => (s * 1e9, "ns"),
     };
     format!("{} {unit}", number(value))
@@ -70,6 +71,7 @@ mod tests {
     fn units_follow_the_size() {
         assert_eq!(seconds(0.001_234), "1.23 ms");
         assert_eq!(seconds(123e-6), "123 µs");
+        assert_eq!([999.4e-9, 999.6e-9].map(seconds), ["999 ns", "1.00 µs"]);
         assert_eq!(bytes(12_345_678.0), "12.3 MB");
         assert_eq!(bytes(1000.0), "1 kB");
         assert_eq!(

@@ -120,9 +120,13 @@ fn first_element_far_from_the_others() {
 
 #[test]
 fn constant_long_rows_give_exactly_the_bias() {
-    for name in ["layer_alone_v2", "layer_grid_v2"] {
+    for (family, name) in [
+        ("rows_long", "layer_alone_v2"),
+        ("rows_long", "layer_grid_v2"),
+        ("rows_long_plain", "layer_alone_v4"),
+    ] {
         for value in [0.1f32, -3.0e7, 1e30] {
-            let kernel = named::<f32>("rows_long", name);
+            let kernel = named::<f32>(family, name);
             let mut case = case_of(kernel, if name.contains("grid") { 3 } else { 1 }, 2.3, 1);
             case.narrow = true;
             let input = input(&case, |_| value);
@@ -139,19 +143,25 @@ fn constant_long_rows_give_exactly_the_bias() {
 
 #[test]
 fn a_nan_stays_in_its_long_row() {
-    let kernel = named::<f32>("rows_long", "layer_grid_v2");
-    let case = case_of(kernel, 2, 2.3, 1);
-    let mut input = input(&case, |random| random.f32());
-    let good = run(&case, &input);
-    let at = case.columns + case.columns / 2;
-    input.x = Aligned::new(
-        3 * case.columns,
-        |i| if i == at { f32::NAN } else { input.x.slice()[i] },
-    );
-    let output = run(&case, &input);
-    for (i, (&y, &good)) in output.y.slice().iter().zip(good.y.slice()).enumerate() {
-        assert_eq!(y.is_nan(), i / case.columns == 1);
-        assert!(y.is_nan() || y.to_bits() == good.to_bits());
+    let kernels = [
+        (named::<f32>("rows_long", "layer_grid_v2"), 2),
+        (named::<f32>("rows_long_plain", "rms_alone_v4"), 1),
+        (named::<f32>("rows_long_plain", "layer_alone_v4"), 1),
+    ];
+    for (kernel, blocks) in kernels {
+        let case = case_of(kernel, blocks, 2.3, 1);
+        let mut input = input(&case, |random| random.f32());
+        let good = run(&case, &input);
+        let at = case.columns + case.columns / 2;
+        input.x = Aligned::new(
+            3 * case.columns,
+            |i| if i == at { f32::NAN } else { input.x.slice()[i] },
+        );
+        let output = run(&case, &input);
+        for (i, (&y, &good)) in output.y.slice().iter().zip(good.y.slice()).enumerate() {
+            assert_eq!(y.is_nan(), i / case.columns == 1);
+            assert!(y.is_nan() || y.to_bits() == good.to_bits());
+        }
     }
 }
 
@@ -193,6 +203,23 @@ fn traffic_of_long_rows() {
         let again = tensor / 3 * u64::from(3 - kept);
         let before = 3 * 4 * rows * u64::from(THREADS);
         assert_eq!(report.bytes_read, tensor + again + before);
+        assert_eq!(report.bytes_written, tensor + 3 * 4 * rows);
+    }
+}
+
+/// Rows that are kept whole are read once, also where sums are taken again because the first element lies far off; each thread looks at that one before.
+#[test]
+fn traffic_of_whole_rows() {
+    for far in [0.0, 1e3] {
+        let mut case = case_of(named::<f32>("rows_long_plain", "layer_alone_v4"), 1, 3.3, 0);
+        (case.weight, case.bias) = (false, false);
+        let mut input = input(&case, |random| random.f32());
+        let x = input.x.slice().to_vec();
+        input.x = Aligned::new(x.len(), |i| if i % case.columns == 0 { x[i] + far } else { x[i] });
+        let report = check(&case, &input).report;
+        let rows = case.rows as u64;
+        let tensor = 4 * rows * case.columns as u64;
+        assert_eq!(report.bytes_read, tensor + 4 * rows * u64::from(THREADS));
         assert_eq!(report.bytes_written, tensor + 3 * 4 * rows);
     }
 }

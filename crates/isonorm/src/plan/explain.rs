@@ -124,9 +124,10 @@ pub(super) fn traffic(t: &Traffic, workspace_bytes: usize, f: &mut fmt::Formatte
 
 /// `0.0000345` as `34.5 µs`.
 pub(super) fn seconds(s: f64) -> String {
+    // What is rounded to 1000 of a unit is 1 of the next.
     match s {
-        ..1e-6 => format!("{:.1} ns", s * 1e9),
-        ..1e-3 => format!("{:.1} µs", s * 1e6),
+        ..0.999_95e-6 => format!("{:.1} ns", s * 1e9),
+        ..0.999_95e-3 => format!("{:.1} µs", s * 1e6),
         _ => format!("{:.2} ms", s * 1e3),
     }
 }
