@@ -76,7 +76,7 @@ fn many_rows_come_to_shared_memory_whole() {
             ),
             // Registers hold two of 32 KiB, and a few rows do not wait for each other.
             ("layernorm x=80x8192", "rows/block", "rows_forward_block"),
-            ("layernorm x=71x6148", "rows/block", "rows_forward_block"),
+            ("layernorm x=59x6148", "rows/block", "rows_forward_block"),
             ("layernorm x=80x6148 act=relu", "rows/block", "rows_forward_piecewise"),
         ],
         "pass=train",

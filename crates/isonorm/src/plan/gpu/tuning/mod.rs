@@ -249,7 +249,7 @@ pub(super) const LONG: Long = Long {
     threads: 512,
     least_share_bytes: 16 << 10,
     least_shared_bytes: 24 << 10,
-    rows_of_sm: 24,
+    rows_of_sm: 20,
     register_bytes: 64 << 10,
     down_threads: 256,
     kept_rows: 2,
