@@ -38,9 +38,7 @@ pub(super) fn shared(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> 
         false => 0,
     };
     if of_sm < 2 {
-        return Err(format!(
-            "a multiprocessor's shared memory has room for {of_sm} rows of {bytes} bytes"
-        ));
+        return Err(format!("a multiprocessor has no room for two rows of {bytes} bytes"));
     }
     if rows.rows < LONG.rows_of_sm * sms {
         return Err(format!("{} rows are too few for {sms} multiprocessors", rows.rows));
