@@ -26,8 +26,9 @@ fn sizes() -> impl Strategy<Value = usize> {
 
 fn norms_and_shapes() -> impl Strategy<Value = (Norm, Shape)> {
     // Sizes of zero count as one here: a tensor of no elements can have rows without end, and each has statistics.
-    let dims = prop::collection::vec(sizes(), 1..6)
-        .prop_filter("not too large", |d| d.iter().map(|size| (*size).max(1)).product::<usize>() <= 60_000);
+    let dims = prop::collection::vec(sizes(), 1..6).prop_filter("not too large", |d| {
+        d.iter().map(|size| (*size).max(1)).product::<usize>() <= 60_000
+    });
     (0..7usize, dims, 1..6usize).prop_map(|(op, dims, n)| {
         let last = Over::Last(n.min(dims.len()));
         let channels = dims.get(1).copied().unwrap_or(1);

@@ -135,7 +135,7 @@ impl Module {
                 Some(80)
             }
             "rows_backward_apart" => Some(if kernel.contains("_v4") { 112 } else { 72 + 2 * more }),
-            "rows_backward_apart_wide" => Some(160),
+            "rows_backward_apart_wide" => Some(128),
             "rows_backward_chip_plain" if kernel.contains("_v4") => Some(128),
             "rows_backward_chip_wide" => Some(128),
             // Three blocks of eight warps on a multiprocessor.
@@ -349,7 +349,7 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
                 false => 512,
             }
         }
-        "rows_backward_wide" | "rows_backward_apart_wide" => |_| 256,
+        "rows_backward_wide" => |_| 256,
         // As they were published.
         ladder if ladder.starts_with("ladder") => |kernel| if kernel == "bn_tile_nc" { 1024 } else { 256 },
         strips if is_strips(strips) => |_| 512,

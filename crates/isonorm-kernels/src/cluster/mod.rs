@@ -12,7 +12,10 @@ pub const MOST_WARPS: u32 = 16;
 pub const SCRATCH_BYTES: u32 = SLOTS * SLOT_BYTES + 128;
 
 const SLOTS: u32 = 2;
-const SLOT_BYTES: u32 = MOST_BLOCKS * MOST_WARPS * 8;
+/// Sums of a slot: one for each of as many warps as there may be, and zeros for those that there are not.
+const PLACES: u32 = MOST_BLOCKS * MOST_WARPS;
+const SLOT_BYTES: u32 = PLACES * 8;
+const _: () = assert!(PLACES == 4 * WARP, "as many as a lane adds up in `sum_pair`");
 
 /// Shared memory for sums over the cluster, from byte 0 on.
 ///
@@ -28,10 +31,22 @@ impl Scratch {
     /// start later, so that what is done before does not.
     #[inline(always)]
     pub fn at_start() -> Self {
-        if simt::thread_index() < SLOTS {
+        let (thread, threads) = (simt::opaque(simt::thread_index()), simt::opaque(simt::block_threads()));
+        if thread < SLOTS {
             // SAFETY: inside of the scratch; nothing uses them before the cluster has arrived.
-            unsafe { simt::transfer_init(transfer(simt::thread_index()), 1) };
+            unsafe { simt::transfer_init(transfer(thread), 1) };
         }
+        let mut missing = simt::cluster_blocks() * (threads / WARP) + thread;
+        while missing < PLACES {
+            // SAFETY: places of warps that there are not: nobody sends anything there.
+            unsafe {
+                simt::shared_store_64(Shared::<f32>::at(8 * missing), [0.0; 2]);
+                simt::shared_store_64(Shared::<f32>::at(SLOT_BYTES + 8 * missing), [0.0; 2]);
+            }
+            missing += threads;
+        }
+        // For the zeros: an arrival alone orders nothing.
+        simt::block_barrier();
         simt::cluster_arrive();
         Self { round: 0 }
     }
@@ -98,12 +113,9 @@ pub fn share_pairs(pair: [f32; 2], scratch: &mut Scratch) -> Pairs {
 /// The sums of two values over the cluster; valid in every thread, with the same bits.
 #[inline(always)]
 pub fn sum_pair(pair: [f32; 2], scratch: &mut Scratch) -> [f32; 2] {
-    let pairs = share_pairs(pair, scratch);
-    let (mut partial, mut warp) = ([0.0; 2], simt::lane());
-    while warp < pairs.warps() {
-        let theirs = pairs.of_warp(warp);
-        partial = [partial[0] + theirs[0], partial[1] + theirs[1]];
-        warp += WARP;
-    }
-    warp::sum_pair(partial)
+    let first = share_pairs(pair, scratch).place.offset(2 * simt::lane());
+    // All places, so that there is no loop.
+    // SAFETY: received, as for `of_warp`, or zeros that the block has waited for.
+    let of = [0, 1, 2, 3].map(|some| unsafe { simt::shared_load_64(first.offset(2 * WARP * some)) });
+    warp::sum_pair([0, 1].map(|i| (of[0][i] + of[1][i]) + (of[2][i] + of[3][i])))
 }

@@ -99,13 +99,9 @@ impl Key {
         let small = self.width == Width::Vector && self.class != Class::Any && self.accesses <= 2;
         let small = small && self.pass == Pass::Forward && matches!(self.owner, Owner::Lanes(_) | Owner::Block);
         let small = small && self.sharing != Sharing::AcrossRuns;
+        // Of rows and their columns apart, sums over rows are those of other blocks, and of few columns.
         let sums = self.pass == Pass::Backward && self.class == Class::Plain && self.sharing == Sharing::ByColumn;
-        let many = match self.owner {
-            // The sums are those of other blocks, which have as many rows on their way.
-            _ if self.is_apart() => 4,
-            _ => 3,
-        };
-        if sums && self.width == Width::Vector && self.accesses > many && self.owner != Owner::Chip {
+        if sums && !self.is_apart() && self.width == Width::Vector && self.accesses > 3 && self.owner != Owner::Chip {
             // Sums over rows, of each element two.
             return 256;
         }

@@ -42,8 +42,10 @@ pub(super) struct Piece<T, A, const V: usize, const TENSORS: usize> {
     /// Elements of the row before it.
     start: u64,
     length: u32,
-    /// Groups of a thread, and how many of them are kept, where there is room for so many.
+    /// Groups of a thread, how many of them have all of their accesses, whoever the thread is, and how many are kept, where there is room for
+    /// so many.
     groups: u32,
+    full: u32,
     kept: u32,
     room: u32,
     of: PhantomData<(T, A)>,
@@ -69,6 +71,7 @@ impl<T: Data, A: Access, const V: usize, const TENSORS: usize> Piece<T, A, V, TE
             start: u64::from(run) * of_run + before,
             length,
             groups,
+            full: length / of_group,
             kept: groups.min(room),
             room,
             of: PhantomData,
@@ -97,6 +100,19 @@ impl<T: Data, A: Access, const V: usize, const TENSORS: usize> Piece<T, A, V, TE
     #[inline(always)]
     pub(super) fn has(&self, group: u32, v: usize) -> bool {
         self.within(group, v) < self.length
+    }
+
+    /// Calls with each access of a group that the piece has: where it has all of them, without a branch for each.
+    #[inline(always)]
+    pub(super) fn each(&self, group: u32, mut take: impl FnMut(usize)) {
+        match group < self.full {
+            true => unrolled::<V>(take),
+            false => unrolled::<V>(|v| {
+                if self.has(group, v) {
+                    take(v);
+                }
+            }),
+        }
     }
 
     /// Where access `v` of a group of a tensor is kept.
@@ -141,18 +157,23 @@ impl<T: Data, A: Access, const V: usize, const TENSORS: usize> Piece<T, A, V, TE
         }
     }
 
-    /// Waits for a group, behind which the others that are kept may be on their way.
+    /// Waits for a group, behind which the others that are kept may be on their way; for up to two of those as well, rather than by an indirect
+    /// branch to the one wait that is right.
     #[inline(always)]
     fn wait(&self, group: u32) {
-        match self.kept - 1 - group {
-            0 => simt::copy_wait::<0>(),
-            1 => simt::copy_wait::<1>(),
-            2 => simt::copy_wait::<2>(),
-            3 => simt::copy_wait::<3>(),
-            4 => simt::copy_wait::<4>(),
-            5 => simt::copy_wait::<5>(),
-            6 => simt::copy_wait::<6>(),
-            _ => simt::copy_wait::<MOST_PENDING>(),
+        let behind = self.kept - 1 - group;
+        simt::copy_wait::<MOST_PENDING>();
+        if behind < MOST_PENDING {
+            simt::copy_wait::<4>();
+        }
+        if behind < 4 {
+            simt::copy_wait::<2>();
+        }
+        if behind < 2 {
+            simt::copy_wait::<1>();
+        }
+        if behind == 0 {
+            simt::copy_wait::<0>();
         }
     }
 
@@ -160,20 +181,18 @@ impl<T: Data, A: Access, const V: usize, const TENSORS: usize> Piece<T, A, V, TE
     #[inline(always)]
     unsafe fn group(&self, rows: [*const T; TENSORS], group: u32) -> Group<T, A, V, TENSORS> {
         let mut parts = [[A::nothing::<T>(); V]; TENSORS];
-        let is_kept = group < self.kept;
-        unrolled::<TENSORS>(|tensor| {
-            unrolled::<V>(|v| {
-                if self.has(group, v) {
-                    // SAFETY: the caller's: this thread has fetched it, or the tensor has it.
-                    parts[tensor][v] = unsafe {
-                        match is_kept {
-                            true => A::kept::<T>(self.place(tensor, group, v)),
-                            false => A::load(rows[tensor].wrapping_add(self.within(group, v) as usize)),
-                        }
-                    };
-                }
-            });
-        });
+        // SAFETY: the caller's: this thread has fetched it, or the tensor has it.
+        unsafe {
+            match group < self.kept {
+                true => self.each(group, |v| {
+                    unrolled::<TENSORS>(|tensor| parts[tensor][v] = A::kept::<T>(self.place(tensor, group, v)));
+                }),
+                false => self.each(group, |v| {
+                    let within = self.within(group, v) as usize;
+                    unrolled::<TENSORS>(|tensor| parts[tensor][v] = A::load(rows[tensor].wrapping_add(within)));
+                }),
+            }
+        }
         parts
     }
 

@@ -86,6 +86,19 @@ impl<A: Access, const V: usize> Ring<A, V> {
         }
     }
 
+    /// The same, if no rows stay: one wait after the other, and no choice among them. Of that the assembler would make an indirect branch, and
+    /// behind one it does not know any more what is the same in all threads, such as addresses of rows.
+    #[inline(always)]
+    pub(super) fn wait_in_turn(&self) {
+        simt::copy_wait::<{ MOST_SLOTS - 1 }>();
+        if self.behind() <= 1 {
+            simt::copy_wait::<1>();
+        }
+        if self.behind() == 0 {
+            simt::copy_wait::<0>();
+        }
+    }
+
     /// Where the row is that has come, until its slot is fetched to again: when as many have come after it as stay, and one more.
     #[inline(always)]
     pub(super) fn arrived(&self) -> Slot<A, V> {

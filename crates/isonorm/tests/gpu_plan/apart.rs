@@ -5,14 +5,22 @@ use super::plan;
 /// Few rows take one kernel instead of two; it must not write what its other blocks still read.
 #[test]
 fn few_rows_and_their_columns_go_apart() {
-    for (problem, entry, blocks) in [
+    for (problem, entry, threads, blocks) in [
         // 32 strips of 8 accesses, and 8 rows a block.
-        ("layernorm x=256x1024", "layer_warp_v8", 32 + 32),
-        ("layernorm x=1024x1024", "layer_warp_v8", 64 + 128),
-        ("layernorm x=512x768 dtype=bf16 param=bf16", "layer_warp_v4", 48 + 64),
+        ("layernorm x=256x1024", "layer_warp_v8", 256, 32 + 32),
+        // 16 rows a block: each thread has all of its rows of a strip on their way at once, and each block a multiprocessor.
+        ("layernorm x=1024x1024", "layer_warp_v8", 512, 64 + 64),
+        ("layernorm x=1025x1024", "layer_warp_v8", 256, 64 + 129),
+        (
+            "layernorm x=512x768 dtype=bf16 param=bf16",
+            "layer_warp_v4",
+            256,
+            48 + 64,
+        ),
         (
             "rmsnorm x=128x4096 dtype=bf16 residual=stream",
             "rms_block_v2",
+            256,
             64 + 128,
         ),
     ] {
@@ -21,7 +29,8 @@ fn few_rows_and_their_columns_go_apart() {
         let [kernel] = apart.kernels() else {
             panic!("one kernel: {apart}")
         };
-        assert_eq!((kernel.entry, kernel.grid), (entry, blocks), "{apart}");
+        let shape = (kernel.entry, kernel.block, kernel.grid);
+        assert_eq!(shape, (entry, threads, blocks), "{apart}");
         assert!(
             apart.traffic().moved_bytes > apart.traffic().compulsory_bytes,
             "{apart}"

@@ -22,6 +22,7 @@ use crate::rows::epilogue::Plain;
 use crate::rows::forward::Spec;
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::{Parameters, at_least_one};
+use crate::rows::statistics::{Op, Statistics};
 use crate::rows::team::{Owner, Owns, Team};
 use crate::simt::{self, Shared};
 
@@ -82,8 +83,10 @@ struct Apart<T: Data, S: Spec<Team: Team>, const V: usize> {
 impl<T: Data, S: Spec<Team: Team, Map = ByColumn, Epilogue = Plain>, const V: usize> Work<T, S, V> for Apart<T, S, V> {
     #[inline(always)]
     unsafe fn fetch(&mut self, walk: &Walk<'_, T, S, V>, row: u64) {
-        // SAFETY: the caller's.
-        self.dstream = unsafe { walk.dstream(row) };
+        if Walk::<T, S, V>::STREAM_AHEAD {
+            // SAFETY: the caller's.
+            self.dstream = unsafe { walk.dstream(row) };
+        }
     }
 
     #[inline(always)]
@@ -107,17 +110,14 @@ impl<T: Data, S: Spec<Team: Team, Map = ByColumn, Epilogue = Plain>, const V: us
             }
         });
         let coefficients = walk.coefficients(team.sum_pair([of_g, of_gx]));
+        let dstream = |v: usize| match Walk::<T, S, V>::STREAM_AHEAD {
+            true => self.dstream[v],
+            // SAFETY: the caller's.
+            false => unsafe { walk.part_of_dstream(row, v) },
+        };
         if row < walk.args.rows {
             // SAFETY: the caller's.
-            unsafe {
-                walk.finish(
-                    parameters,
-                    xhat,
-                    g,
-                    (normalizer.rstd, coefficients),
-                    (row, |v: usize| self.dstream[v]),
-                )
-            };
+            unsafe { walk.finish(parameters, xhat, g, (normalizer.rstd, coefficients), (row, dstream)) };
         }
     }
 }
@@ -179,8 +179,13 @@ unsafe fn over_rows<T: Data, S: Spec<Team: Team>, const AT_ONCE: usize>(
             }
         });
         unrolled::<AT_ONCE>(|i| {
+            let mut normalizer = normalizers[i];
+            if S::Statistics::OP == Op::Rms {
+                // Opaque, for otherwise x̂ is computed where x is loaded, and each row waited for before the next one is asked for.
+                normalizer.rstd = f32::from_bits(simt::opaque(normalizer.rstd.to_bits()));
+            }
             let g = S::Access::unpack::<T>(dy[i]);
-            let xhat = S::Access::unpack::<T>(x[i]).map(|x| normalizers[i].apply(x));
+            let xhat = S::Access::unpack::<T>(x[i]).map(|x| normalizer.apply(x));
             sums.weight[0] = sums.weight[0].zip3(g, xhat, |sum, g, xhat| Real::mul_add(g, xhat, sum));
             sums.bias[0] = sums.bias[0].zip(g, |sum, g| sum + g);
         });

@@ -121,11 +121,13 @@ impl<T: Data, S: Spec<Team = Pieces, Map = ByRun>, const V: usize> Walk<'_, T, S
         unsafe {
             self.piece.first_time(self.tensors(row), |group, parts| {
                 let mut apart = FourPairs::ZERO;
-                self.each(group, *parts, own, told, |_, distance, g| {
-                    apart = FourPairs {
-                        first: g.add_to(apart.first),
-                        second: g.dot_to(distance, apart.second),
-                    };
+                self.each(*parts, own, told, |v, distance, g| {
+                    if self.piece.has(group, v) {
+                        apart = FourPairs {
+                            first: g.add_to(apart.first),
+                            second: g.dot_to(distance, apart.second),
+                        };
+                    }
                 });
                 let [of_g, of_distance] = apart.total();
                 sums = [sums[0] + of_g, sums[1] + of_distance];
@@ -159,20 +161,21 @@ impl<T: Data, S: Spec<Team = Pieces, Map = ByRun>, const V: usize> Walk<'_, T, S
                 if args.dx.is_null() {
                     return;
                 }
-                self.each(group, parts, own, told, |v, distance, g| {
+                self.each(parts, own, told, |v, distance, g| {
                     let numbers = g.zip(distance, |g, distance| of_x.apply(g, distance));
                     let place = dx.wrapping_add(self.piece.within(group, v) as usize);
-                    S::Access::store(place.cast_mut(), S::Access::pack::<T>(numbers));
+                    if self.piece.has(group, v) {
+                        S::Access::store(place.cast_mut(), S::Access::pack::<T>(numbers));
+                    }
                 });
             });
         }
     }
 
-    /// Hands out the accesses of a group that the piece has: which one, the distances from the mean, and g.
+    /// Hands out the accesses of a group, which the piece may not have: which one, the distances from the mean, and g.
     #[inline(always)]
     fn each(
         &self,
-        group: u32,
         mut parts: Group<T, S::Access, V, 2>,
         own: &Known,
         told: Told,
@@ -180,11 +183,9 @@ impl<T: Data, S: Spec<Team = Pieces, Map = ByRun>, const V: usize> Walk<'_, T, S
     ) {
         let (z, centre) = (own.parameters.preactivation(own.normalizer), own.normalizer.centre);
         let mut one = |v: usize, x, dy| {
-            if self.piece.has(group, v) {
-                let distance = S::Access::unpack::<T>(x).map(|x| x - centre);
-                let dy = S::Access::unpack::<T>(dy);
-                take(v, distance, slope::<T, S>(z.of(distance), dy, told));
-            }
+            let distance = S::Access::unpack::<T>(x).map(|x| x - centre);
+            let dy = S::Access::unpack::<T>(dy);
+            take(v, distance, slope::<T, S>(z.of(distance), dy, told));
         };
         if matches!(S::Epilogue::CLASS, Class::Any) {
             // By code that is there once.

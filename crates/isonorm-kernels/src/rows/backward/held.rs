@@ -202,7 +202,10 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         normalizer: Normalizer<f32>,
     ) -> Loaded<T, S::Access, V> {
         let mut loaded = Loaded::nothing();
-        ring.wait();
+        match S::Team::OWNER {
+            Owner::Blocks if !S::Access::IS_OF_SEGMENTS => ring.wait_in_turn(),
+            _ => ring.wait(),
+        }
         let slot = ring.arrived();
         if row < self.args.rows {
             // SAFETY: it has come.

@@ -289,7 +289,10 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
             first,
             ..Loaded::nothing()
         };
-        ring.wait();
+        match S::Team::OWNER {
+            Owner::Blocks if !S::Access::IS_OF_SEGMENTS => ring.wait_in_turn(),
+            _ => ring.wait(),
+        }
         let slot = ring.arrived();
         if row < self.args.rows {
             unrolled::<V>(|v| {

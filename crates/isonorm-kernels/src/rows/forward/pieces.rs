@@ -99,10 +99,8 @@ impl<T: Data, S: Spec<Team = Pieces, Statistics: Summed, Map: OfColumn>, const V
         unsafe {
             self.piece.first_time([self.x(row)], |group, [x]| {
                 let mut apart = FourPairs::ZERO;
-                unrolled::<V>(|v| {
-                    if self.piece.has(group, v) {
-                        apart = S::Statistics::add_apart::<T, S::Access>(apart, x[v], number);
-                    }
+                self.piece.each(group, |v| {
+                    apart = S::Statistics::add_apart::<T, S::Access>(apart, x[v], number)
                 });
                 let [first, second] = apart.total();
                 sums = [sums[0] + first, sums[1] + second];

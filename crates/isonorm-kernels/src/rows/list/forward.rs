@@ -250,8 +250,8 @@ macro_rules! forward_kernels {
                 rms_alone_v4: Uncentred, Alone, Vectors, 4, ByColumn, Plain, false, false;
             }
             "rows_long_down" by long_down {
-                layer_grid_v2: Centred, Grid, Vectors, 2, ByColumn, Plain, false, false;
-                rms_grid_v2: Uncentred, Grid, Vectors, 2, ByColumn, Plain, false, false;
+                layer_grid_v4: Centred, Grid, Vectors, 4, ByColumn, Plain, false, false;
+                rms_grid_v4: Uncentred, Grid, Vectors, 4, ByColumn, Plain, false, false;
             }
             "rows_long_runs" by long {
                 layer_alone_v2: Centred, Alone, Vectors, 2, ByRun, Any, true, true;

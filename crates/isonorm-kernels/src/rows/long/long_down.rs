@@ -6,7 +6,7 @@
 use isonorm_math::{Moments, Normalizer, normalize};
 
 pub use super::Args;
-use super::Walk;
+use super::{At, Tile, Walk};
 use crate::rows::access::{Access, Data, width};
 use crate::rows::by_column::ByColumn;
 use crate::rows::epilogue::Plain;
@@ -14,6 +14,7 @@ use crate::rows::forward::Spec;
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::{OfColumn, at_least_one};
 use crate::rows::spread::{Grid, HEAD_BYTES};
+use crate::rows::sums::Sums;
 use crate::simt::{self, Shared, WARP};
 use crate::warp;
 
@@ -24,8 +25,10 @@ pub const ROWS: u32 = 64;
 const KEPT: u32 = 3;
 const MOMENTS: u64 = 3;
 
-/// Moments of other blocks, and rows to normalize, that a thread asks for at once.
+/// Moments of other blocks that a thread asks for at once.
 const AT_ONCE: usize = 2;
+/// Rows to normalize that it asks for at once.
+const ROWS_AT_ONCE: usize = 4;
 
 /// Bytes of shared memory of a block of `threads` threads: what is kept of each row, and the moments of each warp's share of it.
 pub const fn shared_bytes(threads: u32) -> u32 {
@@ -119,7 +122,7 @@ impl<T: Data, S: Spec<Team = Grid, Map = ByColumn, Epilogue = Plain>, const V: u
             let next = unsafe { self.shift((row + 1).min(self.rows - 1)) };
             // SAFETY: as above; each warp has a place of its own.
             unsafe {
-                let own = warp::moments(self.walk.share(self.first_row + u64::from(row), shift));
+                let own = warp::moments(self.share(self.first_row + u64::from(row), shift));
                 if simt::lane() == 0 {
                     let place = Self::of_warp(simt::warp_index(), row);
                     simt::shared_store(place, own.count);
@@ -149,6 +152,53 @@ impl<T: Data, S: Spec<Team = Grid, Map = ByColumn, Epilogue = Plain>, const V: u
             }
         }
         simt::block_barrier();
+    }
+
+    /// The moments of the thread's share of a row: about another number, where the first one was not near enough to the mean.
+    #[inline(always)]
+    unsafe fn share(&self, row: u64, shift: f32) -> Moments<f32> {
+        let walk = self.walk;
+        let mut sums = Sums {
+            to_be_centred: Walk::<T, S, V>::CENTRED,
+            ..Sums::about(shift)
+        };
+        let (len, tile) = ((walk.end - walk.start) as u32, simt::opaque(walk.tile));
+        let first = walk.place(walk.args.x, row, walk.args.x_stride, walk.start);
+        // Of a tile that starts so many elements behind the first, or ends the share.
+        let load = |start: u32| {
+            let mut loaded = Tile::nothing();
+            unrolled::<V>(|v| {
+                let own = start + walk.within(v);
+                if own < len {
+                    // SAFETY: the caller's; the row has these elements.
+                    loaded.x[v] = unsafe { S::Access::load(first.wrapping_add(own as usize)) };
+                }
+            });
+            loaded
+        };
+        let mut repeated = false;
+        loop {
+            let (mut start, mut next) = (0, load(0));
+            while start < len {
+                let at = At {
+                    index: u64::from(start),
+                    start: 0,
+                    left: len - start,
+                };
+                let loaded = next;
+                // Opaque, for otherwise each address becomes a variable of the loop.
+                start = simt::opaque(start + tile);
+                next = load(start);
+                walk.add(&mut sums, at, &loaded);
+            }
+            if !Walk::<T, S, V>::CENTRED {
+                return sums.squares();
+            }
+            if repeated || sums.digits_are_kept() {
+                return sums.moments(shift);
+            }
+            (sums, repeated) = (Sums::about(sums.mean()), true);
+        }
     }
 
     /// Where a warp leaves the moments of its share of a row.
@@ -241,20 +291,25 @@ impl<T: Data, S: Spec<Team = Grid, Map = ByColumn, Epilogue = Plain>, const V: u
                 false => ByColumn::at::<T, S::Access, false>(&args.affine, (), 0, column),
             }
         };
+        let first_of = |tensor: *const T, stride: u64| walk.place(tensor, self.first_row, stride, column);
+        let (mut from, mut to) = (
+            first_of(args.x, args.x_stride),
+            first_of(args.y.cast_const(), args.y_stride),
+        );
         let mut first = 0;
         while first < self.rows {
             // Opaque, for otherwise each address becomes a variable of the loop.
-            first = simt::opaque(first);
+            (from, to) = (opaque(from), opaque(to));
             let row = |i: usize| first + i as u32;
-            let mut x = [S::Access::nothing::<T>(); AT_ONCE];
-            unrolled::<AT_ONCE>(|i| {
+            let behind = |place: *const T, stride: u64, i: usize| place.wrapping_add(i * stride as usize);
+            let mut x = [S::Access::nothing::<T>(); ROWS_AT_ONCE];
+            unrolled::<ROWS_AT_ONCE>(|i| {
                 if row(i) < self.rows {
-                    let place = walk.place(args.x, self.first_row + u64::from(row(i)), args.x_stride, column);
                     // SAFETY: as above.
-                    x[i] = unsafe { S::Access::load(place) };
+                    x[i] = unsafe { S::Access::load(behind(from, args.x_stride, i)) };
                 }
             });
-            unrolled::<AT_ONCE>(|i| {
+            unrolled::<ROWS_AT_ONCE>(|i| {
                 if row(i) < self.rows {
                     let kept = Self::kept(row(i));
                     // SAFETY: as above: kept before a barrier; each access belongs to one thread.
@@ -266,12 +321,20 @@ impl<T: Data, S: Spec<Team = Grid, Map = ByColumn, Epilogue = Plain>, const V: u
                         };
                         let xhat = S::Access::unpack::<T>(x[i]).map(|x| normalizer.apply(x));
                         let y = xhat.zip3(weight, bias, normalize::affine);
-                        let place = walk.place(args.y, self.first_row + u64::from(row(i)), args.y_stride, column);
+                        let place = behind(to, args.y_stride, i);
                         S::Access::store(place.cast_mut(), S::Access::pack::<T>(y));
                     }
                 }
             });
-            first += AT_ONCE as u32;
+            from = behind(from, args.x_stride, ROWS_AT_ONCE);
+            to = behind(to, args.y_stride, ROWS_AT_ONCE);
+            first += ROWS_AT_ONCE as u32;
         }
     }
+}
+
+/// The same place, about which the compiler knows nothing.
+#[inline(always)]
+fn opaque<T>(place: *const T) -> *const T {
+    place.with_addr(simt::opaque_64(place.addr() as u64) as usize)
 }

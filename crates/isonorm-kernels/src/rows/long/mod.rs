@@ -67,6 +67,16 @@ struct Tile<T: Data, A: Access, const V: usize> {
     residual: [A::Raw<T>; V],
 }
 
+impl<T: Data, A: Access, const V: usize> Tile<T, A, V> {
+    #[inline(always)]
+    fn nothing() -> Self {
+        Self {
+            x: [A::nothing::<T>(); V],
+            residual: [A::nothing::<T>(); V],
+        }
+    }
+}
+
 /// Where a tile lies: its number, the column that it starts at, and how many elements the share has from there on.
 #[derive(Clone, Copy)]
 struct At {
@@ -170,12 +180,7 @@ impl<'a, T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'a, T, S, V> {
     /// Loads a tile from global memory; nothing where the share has none.
     #[inline(always)]
     unsafe fn load(&self, row: u64, at: At, with_residual: bool) -> Tile<T, S::Access, V> {
-        let args = self.args;
-        let nothing = S::Access::nothing::<T>();
-        let mut loaded = Tile {
-            x: [nothing; V],
-            residual: [nothing; V],
-        };
+        let (args, mut loaded) = (self.args, Tile::nothing());
         unrolled::<V>(|v| {
             if self.has(at, v) {
                 // SAFETY: the row has these elements.
@@ -347,11 +352,7 @@ impl<'a, T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'a, T, S, V> {
                 }
                 return loaded;
             }
-            let nothing = S::Access::nothing::<T>();
-            let mut loaded = Tile {
-                x: [nothing; V],
-                residual: [nothing; V],
-            };
+            let mut loaded = Tile::nothing();
             unrolled::<V>(|v| loaded.x[v] = S::Access::kept(self.kept_at(at, v)));
             if self.has_residual() && !self.has_stream() {
                 unrolled::<V>(|v| {

@@ -97,19 +97,37 @@ impl Shape {
             key.fits(rows.columns, (threads, blocks), rows.bytes())
                 .then_some((threads, blocks))
         };
-        // The largest clusters of which all run at once, if any do, for a row's threads have less to do then; but not of small blocks, for
-        // strips have as many threads.
-        let (threads, blocks) = match key.owner {
+        match key.owner {
+            // The largest clusters of which all run at once, if any do, for a row's threads have less to do then; but not of small blocks, for
+            // strips have as many threads.
             Owner::Blocks => {
                 rows.has_clusters(listed.needs()?).ok()?;
                 let holding = || CLUSTERS.into_iter().filter_map(threads);
                 let suits = |&(threads, blocks): &(u32, u32)| {
                     rows.rows * u64::from(blocks) <= rows.gpu.sms.into() && threads >= APART.least_threads
                 };
-                holding().rfind(suits).or_else(|| holding().next())?
+                let shape = holding().rfind(suits).or_else(|| holding().next())?;
+                Some(Shape::with(rows, listed, shape))
             }
-            _ => threads(1)?,
-        };
+            Owner::Block => Some(Shape::with(rows, listed, threads(1)?)),
+            _ => {
+                let (threads, blocks) = threads(1)?;
+                let shape = Shape::with(rows, listed, (threads, blocks));
+                let larger = Shape::with(rows, listed, (2 * threads, blocks));
+                // Twice as many threads to a block, if that saves waiting for rows twice, and each block has a multiprocessor of its own.
+                let suits = shape.rounds(rows) > 1
+                    && larger.rounds(rows) == 1
+                    && larger.grid(rows) <= rows.gpu.sms.into()
+                    && key.fits(rows.columns, (larger.threads, blocks), rows.bytes());
+                Some(if suits { larger } else { shape })
+            }
+        }
+    }
+
+    /// By blocks of so many threads, of which so many have a row together.
+    fn with(rows: &Rows<'_>, listed: &'static Listed, (threads, blocks): (u32, u32)) -> Shape {
+        let key = &listed.key;
+        let accesses = rows.columns.div_ceil(key.access_elements(rows.bytes()).into());
         let most_blocks = APART.most_blocks * u64::from(rows.gpu.sms) / 100;
         // Narrow strips for enough blocks; but wide ones where each thread has all of its rows on their way at once.
         let suits = |&lanes: &u32| {
@@ -132,7 +150,7 @@ impl Shape {
         };
         // Whole clusters.
         let strips = accesses.div_ceil(lanes.into()).next_multiple_of(blocks.into());
-        Some(Shape {
+        Shape {
             listed,
             threads,
             blocks,
@@ -140,7 +158,7 @@ impl Shape {
                 blocks: strips as u32,
                 lanes,
             },
-        })
+        }
     }
 
     /// Blocks that have rows: one for some teams, or some for each.
@@ -149,28 +167,33 @@ impl Shape {
         teams * u64::from(self.blocks)
     }
 
+    /// All blocks.
+    fn grid(&self, rows: &Rows<'_>) -> u64 {
+        u64::from(self.columns.blocks) + self.row_blocks(rows)
+    }
+
+    /// Times that a thread waits for rows of a strip.
+    fn rounds(&self, rows: &Rows<'_>) -> u64 {
+        let at_once = self.threads / self.columns.lanes * rows_at_once(self.listed.key.accesses);
+        rows.rows.div_ceil(at_once.into())
+    }
+
     /// What the strips take by an estimate, besides moving bytes.
     fn nanoseconds(&self, rows: &Rows<'_>) -> u64 {
         let wide = usize::from(rows.bytes() == 4);
-        let at_once = self.threads / self.columns.lanes * rows_at_once(self.listed.key.accesses);
-        let rounds = rows.rows.div_ceil(at_once.into());
         let bytes = read_bytes(rows) * 3 / 2;
         let copy = (bytes as f64 / rows.gpu.copy_bytes_per_second * 1e9) as u64;
-        let crowded = if self.threads > APART.threads {
-            copy * APART.crowded / 100
-        } else {
-            0
-        };
+        let is_crowded = self.listed.key.owner == Owner::Block && self.threads > APART.threads;
+        let crowded = if is_crowded { copy * APART.crowded / 100 } else { 0 };
         let is_small = self.threads < APART.threads / 2;
         let round = APART.round * if is_small { 2 } else { 1 };
-        APART.once[wide] + (rows.rows * APART.row[wide] / 1000).max(rounds * round) + crowded
+        APART.once[wide] + (rows.rows * APART.row[wide] / 1000).max(self.rounds(rows) * round) + crowded
     }
 
     fn schedule(&self, rows: &Rows<'_>) -> Schedule {
-        let grid = u64::from(self.columns.blocks) + self.row_blocks(rows);
         let kernel = Kernel {
             cluster: self.blocks,
-            ..rows.kernel(self.listed, grid, self.threads, 0)
+            ..rows.kernel(self.listed, self.grid(rows), self.threads, 0)
         };
         Schedule {
             kernels: vec![kernel],
