@@ -186,11 +186,12 @@ fn every_plot_is_drawn_and_the_browser_complains_about_nothing() {
     );
 }
 
-/// A page in a frame of this width: a browser's window cannot be as narrow as a phone.
+/// A page in a frame of this width: a browser's window cannot be as narrow as a phone. Without the encoding the browser would guess it from what it
+/// happens to read first.
 fn framed(html: &str, width: u32) -> String {
     let style = format!("width:{width}px;height:2000px;border:0");
     format!(
-        "<!DOCTYPE html><html lang=\"en\"><body><iframe title=\"page\" style=\"{style}\" srcdoc=\"{html}\"></iframe></body></html>"
+        "<!DOCTYPE html><html lang=\"en\"><meta charset=\"utf-8\"><body><iframe title=\"page\" style=\"{style}\" srcdoc=\"{html}\"></iframe></body></html>"
     )
 }
 
