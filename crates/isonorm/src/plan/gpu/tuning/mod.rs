@@ -179,7 +179,7 @@ pub(super) const BACKWARD_RUNS: Registers = Registers {
 
 /// The backward pass over few rows, by blocks that have strips of columns beside those that have rows.
 pub(super) struct Apart {
-    /// Threads of blocks whose warps have rows.
+    /// Threads of blocks whose warps have rows; or twice as many, where that saves a round of waiting.
     pub(super) threads: u32,
     /// Threads side by side in a strip, at most: a power of two.
     pub(super) most_lanes: u32,
