@@ -134,7 +134,7 @@ impl Module {
             "rows_backward_plain" | "rows_backward_cluster_plain" if more == 0 && kernel.ends_with("_v2_ahead") => {
                 Some(80)
             }
-            "rows_backward_apart" => Some(if kernel.contains("_v4") { 112 } else { 72 + 2 * more }),
+            "rows_backward_apart" => Some(if kernel.contains("_v4") { 112 } else { 80 + more }),
             "rows_backward_apart_wide" => Some(128),
             "rows_backward_chip_plain" if kernel.contains("_v4") => Some(128),
             "rows_backward_chip_wide" => Some(128),

@@ -76,6 +76,13 @@ fn few_rows_of_clusters_go_apart() {
             [2, 256],
             128 + 64 * 2,
         ),
+        // More bytes, of rows that two blocks hold.
+        (
+            "layernorm x=256x16384 dtype=bf16 param=bf16",
+            "layer_blocks_v4",
+            [2, 256],
+            128 + 256 * 2,
+        ),
     ] {
         let apart = plan(&format!("{problem} pass=backward"));
         assert_eq!(apart.name(), "rows/apart", "{apart}");

@@ -7,24 +7,30 @@
 //! dweight = Σ dy · x̂        dbias = Σ dy
 //! ```
 
-use isonorm_math::{Normalizer, Real};
+use isonorm_math::{Normalizer, Real, normalize};
 
 pub use super::Args;
-use super::held::{Loaded, Walk};
+use super::held::Walk;
 use super::joined::Joined;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::sums::bytes as sums_bytes;
 use super::sums::{Numbers, Sums};
-use super::{ParametersOf, Parts, Work, normalizer};
+use super::{Parts, normalizer_of};
 use crate::rows::access::{Access, Data, width};
 use crate::rows::by_column::ByColumn;
 use crate::rows::epilogue::Plain;
-use crate::rows::forward::Spec;
+use crate::rows::forward::{PlaceOf, Spec};
 use crate::rows::lanes::{Lanes, unrolled};
-use crate::rows::parameters::{Parameters, at_least_one};
+use crate::rows::parameters::at_least_one;
 use crate::rows::statistics::{Op, Statistics};
 use crate::rows::team::{Owner, Owns, Team};
 use crate::simt::{self, Shared};
+
+/// Rows of a strip that are asked for without a branch for each, where there are as many.
+const GROUP: usize = 4;
+
+/// Accesses of a thread to the gradient of the residual stream that are on their way at once, where registers have no room for all of them.
+const STREAM_AT_ONCE: usize = 2;
 
 /// Computes the gradients of the rows. For a grid of more blocks than [`column_blocks`](Args::column_blocks), which come first: they take
 /// longest. Where clusters have rows, they are whole clusters, too.
@@ -43,22 +49,9 @@ pub unsafe fn apart<T: Data, S: Spec<Team: Team, Map = ByColumn, Epilogue = Plai
                 _ => columns::<T, S, 4>(args),
             };
         }
-        if args.dx.is_null() {
-            return;
+        if !args.dx.is_null() {
+            rows::<T, S, V>(args);
         }
-        let mut team = S::Team::new(args.peers());
-        let walk = Walk::<T, S, V>::new(args, &team);
-        let mut rows = Apart::<T, S, V> {
-            parameters: ParametersOf::<T, S, V>::new(&args.affine, walk.span, false),
-            dstream: [S::Access::nothing::<T>(); V],
-        };
-        let blocks = u64::from(args.column_blocks);
-        let others = match S::Team::OWNER {
-            Owner::Blocks => blocks / u64::from(at_least_one(simt::cluster_blocks()).get()),
-            _ => blocks * u64::from(simt::block_threads() / at_least_one(team.threads())),
-        };
-        let (first_row, step) = (team.first_row() - others, team.row_step() - others);
-        walk.rows_from((first_row, step), &mut team, &mut rows);
     }
 }
 
@@ -74,52 +67,167 @@ pub(in crate::rows) const fn bytes(threads: u32, access_elements: u32) -> u32 {
     threads * sums_bytes(2, access_elements)
 }
 
-/// dx, without the sums over rows.
-struct Apart<T: Data, S: Spec<Team: Team>, const V: usize> {
-    parameters: ParametersOf<T, S, V>,
-    dstream: Parts<T, S, V>,
+/// dx: a row after the other, of which there are hardly more than teams. Each comes when it is needed, with its mean and rstd.
+#[inline(always)]
+unsafe fn rows<T: Data, S: Spec<Team: Team, Map = ByColumn, Epilogue = Plain>, const V: usize>(args: &Args<T>) {
+    // SAFETY: the caller's.
+    let mut team = unsafe { S::Team::new(args.peers()) };
+    let walk = Walk::<T, S, V>::new(args, &team);
+    let blocks = u64::from(args.column_blocks);
+    let others = match S::Team::OWNER {
+        Owner::Blocks => blocks / u64::from(at_least_one(simt::cluster_blocks()).get()),
+        Owner::Lanes(lanes) => blocks * u64::from(simt::block_threads() / lanes),
+        _ => blocks,
+    };
+    let (mut first_row, step) = (team.first_row() - others, team.row_step() - others);
+    while first_row < args.rows {
+        // Opaque, for otherwise each address becomes a variable of the loop.
+        let row = simt::opaque_64(first_row);
+        // SAFETY: it is the number of a row, and the team's, which is no part of a warp; the caller's.
+        unsafe {
+            core::hint::assert_unchecked(row < args.rows);
+            row_of::<T, S, V>(&walk, &mut team, row);
+        }
+        first_row = row + step;
+    }
 }
 
-impl<T: Data, S: Spec<Team: Team, Map = ByColumn, Epilogue = Plain>, const V: usize> Work<T, S, V> for Apart<T, S, V> {
-    #[inline(always)]
-    unsafe fn fetch(&mut self, walk: &Walk<'_, T, S, V>, row: u64) {
+/// A row of dx. g · weight stays in registers, for otherwise weights would be waited for twice.
+#[inline(always)]
+unsafe fn row_of<T: Data, S: Spec<Team: Team, Map = ByColumn, Epilogue = Plain>, const V: usize>(
+    walk: &Walk<'_, T, S, V>,
+    team: &mut S::Team,
+    row: u64,
+) {
+    let args = walk.args;
+    // SAFETY: the caller's, here and below.
+    unsafe {
+        let normalizer = walk.normalizer(row);
+        let loaded = walk.load(row);
+        let mut stream = [S::Access::nothing::<T>(); V];
         if Walk::<T, S, V>::STREAM_AHEAD {
-            // SAFETY: the caller's.
-            self.dstream = unsafe { walk.dstream(row) };
+            stream = walk.dstream(row);
         }
-    }
-
-    #[inline(always)]
-    unsafe fn row(
-        &mut self,
-        walk: &Walk<'_, T, S, V>,
-        team: &mut S::Team,
-        (row, loaded, normalizer): (u64, &Loaded<T, S::Access, V>, Normalizer<f32>),
-    ) {
-        let parameters = &self.parameters;
+        let weights = Weights::<T, S, V>::new(walk);
+        let mut weighted = [Numbers::<T, S>::splat(0.0); V];
         let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
-        let g = |v: usize| S::Access::unpack::<T>(loaded.dy[v]);
         let (mut of_g, mut of_gx) = (0.0, 0.0);
         unrolled::<V>(|v| {
             if walk.has(v) {
-                // SAFETY: the caller's.
-                let weight = unsafe { walk.weight(parameters, v) };
-                let wg = g(v).zip(weight, |g, weight| g * weight);
-                of_g = wg.fold(of_g, |sum, wg| sum + wg);
-                of_gx = wg.dot(xhat(v), of_gx);
+                weighted[v] = S::Access::unpack::<T>(loaded.dy[v]).zip(weights.at(walk, v), |g, weight| g * weight);
+                of_g = weighted[v].fold(of_g, |sum, wg| sum + wg);
+                of_gx = weighted[v].dot(xhat(v), of_gx);
             }
         });
         let coefficients = walk.coefficients(team.sum_pair([of_g, of_gx]));
-        let dstream = |v: usize| match Walk::<T, S, V>::STREAM_AHEAD {
-            true => self.dstream[v],
-            // SAFETY: the caller's.
-            false => unsafe { walk.part_of_dstream(row, v) },
+        let dx = |v: usize| {
+            let gradient = |wg, xhat| normalize::input_gradient(wg, xhat, normalizer.rstd, coefficients);
+            weighted[v].zip(xhat(v), gradient)
         };
-        if row < walk.args.rows {
-            // SAFETY: the caller's.
-            unsafe { walk.finish(parameters, xhat, g, (normalizer.rstd, coefficients), (row, dstream)) };
+        // Most calls ask for dx alone.
+        if args.dstream.is_null() && args.dresidual.is_null() {
+            let [to_dx, _] = walk.results(row);
+            unrolled::<V>(|v| {
+                if walk.has(v) {
+                    S::Access::store(to_dx.part(walk.span, v).cast_mut(), S::Access::pack::<T>(dx(v)));
+                }
+            });
+        } else {
+            with_others(walk, row, dx, stream);
         }
     }
+}
+
+/// The weights of the parts that the row has, on their way at once with the row. Of 16-bit data, whose weights have one of two types, behind one
+/// branch; in `f32` there is none.
+struct Weights<T: Data, S: Spec<Team: Team>, const V: usize>([Numbers<T, S>; V]);
+
+impl<T: Data, S: Spec<Team: Team>, const V: usize> Weights<T, S, V> {
+    #[inline(always)]
+    unsafe fn new(walk: &Walk<'_, T, S, V>) -> Self {
+        let affine = &walk.args.affine;
+        // SAFETY: the caller's.
+        unsafe {
+            match affine.is_narrow::<T>() {
+                _ if size_of::<T>() < 4 && affine.weight.is_null() => Self([Numbers::<T, S>::splat(1.0); V]),
+                true => Self::of::<true>(walk),
+                false => Self::of::<false>(walk),
+            }
+        }
+    }
+
+    /// `NARROW` where they have the data's type.
+    #[inline(always)]
+    unsafe fn of<const NARROW: bool>(walk: &Walk<'_, T, S, V>) -> Self {
+        let mut weights = [Numbers::<T, S>::splat(1.0); V];
+        unrolled::<V>(|v| {
+            if Self::is_early(v) && walk.has(v) {
+                // SAFETY: the caller's: the row has this part.
+                weights[v] = unsafe { Self::read::<NARROW>(walk, v) };
+            }
+        });
+        Self(weights)
+    }
+
+    /// Whether part `v` is asked for before the row is added up. Eight of them leave no registers for the row: the assembler finds an order, but for
+    /// the part that a row may not have, which would wait behind all others.
+    #[inline(always)]
+    fn is_early(v: usize) -> bool {
+        size_of::<T>() < 4 || V < 8 || v + 1 == V
+    }
+
+    #[inline(always)]
+    unsafe fn read<const NARROW: bool>(walk: &Walk<'_, T, S, V>, v: usize) -> Numbers<T, S> {
+        // SAFETY: the caller's: the row has these columns.
+        unsafe { ByColumn::weight::<T, S::Access, NARROW>(&walk.args.affine, walk.span.start(v).into()) }
+    }
+
+    /// That of part `v`, which the row has.
+    #[inline(always)]
+    unsafe fn at(&self, walk: &Walk<'_, T, S, V>, v: usize) -> Numbers<T, S> {
+        match Self::is_early(v) {
+            true => self.0[v],
+            // SAFETY: the caller's.
+            false => unsafe { Self::read::<false>(walk, v) },
+        }
+    }
+}
+
+/// dx of a row, to which the gradient of the residual stream is added where there is one, and the residual's gradient, which is dy: read again,
+/// for few ask for it.
+#[inline(always)]
+unsafe fn with_others<T: Data, S: Spec<Team: Team>, const V: usize>(
+    walk: &Walk<'_, T, S, V>,
+    row: u64,
+    dx: impl Fn(usize) -> Numbers<T, S>,
+    mut stream: Parts<T, S, V>,
+) {
+    let (args, [to_dx, to_dresidual]) = (walk.args, walk.results(row));
+    let dy = PlaceOf::<T, S>::new(args.dy, row, args.dy_stride);
+    unrolled::<V>(|v| {
+        // SAFETY: the caller's, here and below; each part belongs to one thread. dresidual is last, as it may be where dx is.
+        unsafe {
+            // Lanes of a warp have no registers for all of it.
+            if !Walk::<T, S, V>::STREAM_AHEAD && v % STREAM_AT_ONCE == 0 && !args.dstream.is_null() {
+                unrolled::<STREAM_AT_ONCE>(|i| {
+                    if v + i < V && walk.has(v + i) {
+                        stream[v + i] = walk.part_of_dstream(row, v + i);
+                    }
+                });
+            }
+            if walk.has(v) {
+                let mut dx = dx(v);
+                if !args.dstream.is_null() {
+                    dx = dx.zip(S::Access::unpack::<T>(stream[v]), |dx, more| dx + more);
+                }
+                S::Access::store(to_dx.part(walk.span, v).cast_mut(), S::Access::pack::<T>(dx));
+                if !args.dresidual.is_null() {
+                    let g = S::Access::load(dy.part(walk.span, v));
+                    S::Access::store(to_dresidual.part(walk.span, v).cast_mut(), g);
+                }
+            }
+        }
+    });
 }
 
 /// The gradients of weight and bias: a strip of columns after the other, by threads that have so many rows on their way.
@@ -130,9 +238,16 @@ unsafe fn columns<T: Data, S: Spec<Team: Team, Map = ByColumn, Epilogue = Plain>
     if args.dweight.is_null() && args.dbias.is_null() {
         return;
     }
-    let lanes = at_least_one(args.column_lanes);
-    let (lane, slot) = (simt::thread_index() % lanes, simt::thread_index() / lanes);
-    let slots = simt::block_threads() / lanes;
+    let (lanes, threads) = (at_least_one(args.column_lanes), simt::block_threads());
+    let thread = simt::thread_index();
+    let (lane, slot, slots) = match is_wide::<S>() {
+        true => (thread % lanes, thread / lanes, threads / lanes),
+        // A power of two.
+        false => {
+            let shift = lanes.ilog2();
+            (thread & (lanes.get() - 1), thread >> shift, threads >> shift)
+        }
+    };
     let (width, columns) = (width::<T, S::Access>(), args.columns as u32);
     let strip = lanes.get() * width;
     let mut first = simt::block_index() * strip;
@@ -145,9 +260,21 @@ unsafe fn columns<T: Data, S: Spec<Team: Team, Map = ByColumn, Epilogue = Plain>
             sums = unsafe { over_rows::<T, S, AT_ONCE>(args, own, (slot, slots)) };
         }
         // SAFETY: the caller's.
-        unsafe { leave::<T, S>(args, &sums, (first, columns)) };
+        unsafe {
+            match is_wide::<S>() {
+                true => leave::<T, S, true>(args, &sums, (first, columns), slots),
+                false => leave::<T, S, false>(args, &sums, (first, columns), slots),
+            }
+        }
         first += args.column_blocks * strip;
     }
+}
+
+/// Rows of a strip, as they came, and what normalized them; nothing where there is no row.
+struct Several<T: Data, A: Access, const AT_ONCE: usize> {
+    x: [A::Raw<T>; AT_ONCE],
+    dy: [A::Raw<T>; AT_ONCE],
+    normalizers: [Normalizer<f32>; AT_ONCE],
 }
 
 /// The thread's sums of g · x̂ and of g: every so many rows, in order.
@@ -159,33 +286,47 @@ unsafe fn over_rows<T: Data, S: Spec<Team: Team>, const AT_ONCE: usize>(
 ) -> Sums<Numbers<T, S>, 1> {
     let mut sums = Sums::<Numbers<T, S>, 1>::zero();
     let (mut row, step) = (u64::from(slot), u64::from(slots));
+    let (x_step, dy_step) = (step * args.x_stride, step * args.dy_stride);
     while row < args.rows {
         // All on their way at once. Opaque, for otherwise each address becomes a variable of the loop.
         row = simt::opaque_64(row);
+        let place = |tensor: *const T, stride: u64| tensor.wrapping_add((row * stride) as usize + column as usize);
+        let (x, dy) = (place(args.x, args.x_stride), place(args.dy, args.dy_stride));
         let nothing = S::Access::nothing::<T>();
-        let (mut x, mut dy) = ([nothing; AT_ONCE], [nothing; AT_ONCE]);
-        let mut normalizers = [Normalizer::default(); AT_ONCE];
-        unrolled::<AT_ONCE>(|i| {
-            let row = row + i as u64 * step;
-            if row < args.rows {
-                let place =
-                    |tensor: *const T, stride: u64| tensor.wrapping_add((row * stride) as usize + column as usize);
-                // SAFETY: the caller's.
-                unsafe {
-                    x[i] = S::Access::load(place(args.x, args.x_stride));
-                    dy[i] = S::Access::load(place(args.dy, args.dy_stride));
-                    normalizers[i] = normalizer::<T, S>(args, row, 0);
-                }
+        let mut several = Several::<T, S::Access, AT_ONCE> {
+            x: [nothing; AT_ONCE],
+            dy: [nothing; AT_ONCE],
+            normalizers: [Normalizer::default(); AT_ONCE],
+        };
+        // SAFETY: the caller's, for a row that there is.
+        let mut load = |i: usize| unsafe {
+            several.x[i] = S::Access::load(x.wrapping_add(i * x_step as usize));
+            several.dy[i] = S::Access::load(dy.wrapping_add(i * dy_step as usize));
+            several.normalizers[i] = normalizer_of::<T, S>(args, row + i as u64 * step);
+        };
+        let left = args.rows - row;
+        unrolled::<AT_ONCE>(|first| {
+            if first % GROUP != 0 {
+                return;
+            }
+            if left > (first + GROUP - 1) as u64 * step {
+                unrolled::<GROUP>(|i| load(first + i));
+            } else if first == 0 || left > first as u64 * step {
+                unrolled::<GROUP>(|i| {
+                    if left > (first + i) as u64 * step {
+                        load(first + i);
+                    }
+                });
             }
         });
         unrolled::<AT_ONCE>(|i| {
-            let mut normalizer = normalizers[i];
+            let mut normalizer = several.normalizers[i];
             if S::Statistics::OP == Op::Rms {
                 // Opaque, for otherwise x̂ is computed where x is loaded, and each row waited for before the next one is asked for.
                 normalizer.rstd = f32::from_bits(simt::opaque(normalizer.rstd.to_bits()));
             }
-            let g = S::Access::unpack::<T>(dy[i]);
-            let xhat = S::Access::unpack::<T>(x[i]).map(|x| normalizer.apply(x));
+            let g = S::Access::unpack::<T>(several.dy[i]);
+            let xhat = S::Access::unpack::<T>(several.x[i]).map(|x| normalizer.apply(x));
             sums.weight[0] = sums.weight[0].zip3(g, xhat, |sum, g, xhat| Real::mul_add(g, xhat, sum));
             sums.bias[0] = sums.bias[0].zip(g, |sum, g| sum + g);
         });
@@ -202,16 +343,17 @@ const fn is_wide<S: Spec<Team: Team>>() -> bool {
 
 /// Adds up what the threads of a strip have, in a fixed order, and writes the gradients of its columns.
 #[inline(always)]
-unsafe fn leave<T: Data, S: Spec<Team: Team>>(
+unsafe fn leave<T: Data, S: Spec<Team: Team>, const WIDE: bool>(
     args: &Args<T>,
     sums: &Sums<Numbers<T, S>, 1>,
     (first, columns): (u32, u32),
+    slots: u32,
 ) {
-    let (lanes, width) = (at_least_one(args.column_lanes), Numbers::<T, S>::LANES);
-    let joined = Joined {
+    let width = Numbers::<T, S>::LANES;
+    let joined = Joined::<WIDE> {
         from: Shared::at(S::Team::SHARED_BYTES),
-        lanes: lanes.get(),
-        slots: simt::block_threads() / lanes,
+        lanes: args.column_lanes,
+        slots,
     };
     // SAFETY: room for two numbers of each column for each thread.
     unsafe {

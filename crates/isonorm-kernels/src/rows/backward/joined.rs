@@ -4,9 +4,10 @@ use crate::rows::lanes::{Lanes, sum_of_parts};
 use crate::rows::parameters::at_least_one;
 use crate::simt::{self, Shared, WARP};
 
-/// Where the threads of a block have kept numbers, and which of them have the same columns.
+/// Where the threads of a block have kept numbers, and which of them have the same columns: with `WIDE`, perhaps more threads side by side than a
+/// warp's.
 #[derive(Clone, Copy)]
-pub(super) struct Joined {
+pub(super) struct Joined<const WIDE: bool> {
     /// Where the numbers start.
     pub(super) from: Shared<f32>,
     /// Threads side by side, with an access each: a power of two, or a multiple of the warp's.
@@ -15,7 +16,7 @@ pub(super) struct Joined {
     pub(super) slots: u32,
 }
 
-impl Joined {
+impl<const WIDE: bool> Joined<WIDE> {
     /// Keeps numbers of each thread of the block: set `set` of several.
     ///
     /// # Safety
@@ -39,7 +40,7 @@ impl Joined {
     pub(super) unsafe fn add_up<L: Lanes>(&self, sets: u32, mut leave: impl FnMut((u32, u32), u32, L::Turn)) {
         // Opaque, for otherwise what follows from it is in registers while rows are gone over.
         let (threads, turn) = (simt::opaque(simt::block_threads()), <L::Turn as Lanes>::LANES);
-        let width = if self.lanes > WARP { self.lanes } else { WARP };
+        let width = if WIDE && self.lanes > WARP { self.lanes } else { WARP };
         let (slots, chunks) = (
             self.slots * self.lanes / at_least_one(width),
             at_least_one(width / WARP),

@@ -139,21 +139,28 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Work<T, S, V> for ByColumns<T
     }
 }
 
-/// What normalized the row; `zero` is 0, see [`simt::zero`].
+/// What normalized a row that there is.
 #[inline(always)]
-unsafe fn normalizer<T: Data, S: Spec>(args: &Args<T>, row: u64, zero: u32) -> Normalizer<f32> {
+unsafe fn normalizer_of<T: Data, S: Spec>(args: &Args<T>, row: u64) -> Normalizer<f32> {
     let mut normalizer = Normalizer::default();
-    if row < args.rows {
-        let row = row + u64::from(zero);
-        // SAFETY: there is a number for each row.
-        unsafe {
-            normalizer.rstd = f32::load(args.rstd.wrapping_add(row as usize));
-            if S::Statistics::OP != Op::Rms && !args.mean.is_null() {
-                normalizer.centre = f32::load(args.mean.wrapping_add(row as usize));
-            }
+    // SAFETY: there is a number for each row.
+    unsafe {
+        normalizer.rstd = f32::load(args.rstd.wrapping_add(row as usize));
+        if S::Statistics::OP != Op::Rms && !args.mean.is_null() {
+            normalizer.centre = f32::load(args.mean.wrapping_add(row as usize));
         }
     }
     normalizer
+}
+
+/// What normalized the row, nothing where there is none; `zero` is 0, see [`simt::zero`].
+#[inline(always)]
+unsafe fn normalizer<T: Data, S: Spec>(args: &Args<T>, row: u64, zero: u32) -> Normalizer<f32> {
+    match row < args.rows {
+        // SAFETY: the caller's.
+        true => unsafe { normalizer_of::<T, S>(args, row + u64::from(zero)) },
+        false => Normalizer::default(),
+    }
 }
 
 /// What makes dx, from the sums of g · weight and of g · weight · x̂ over a row.
@@ -236,9 +243,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         }
     }
 
-    /// Whether what normalized a row is asked for a row ahead. Where blocks have rows that come when they are needed, it comes beside them: what
-    /// is kept from one round to the next would be waited for first.
-    const NORMALIZER_AHEAD: bool = S::AHEAD || matches!(S::Team::OWNER, Owner::Lanes(_));
+    /// Whether what normalized a row is asked for a row ahead. Of rows that come when they are needed, it comes beside them: what is kept from
+    /// one round to the next would be waited for first.
+    const NORMALIZER_AHEAD: bool = S::AHEAD;
 
     /// See [`normalizer`].
     #[inline(always)]

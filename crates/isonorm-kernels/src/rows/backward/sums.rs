@@ -122,7 +122,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     #[inline(always)]
     unsafe fn leave_joined(&self, team: &S::Team, base: *mut f32, numbers: &[Numbers<T, S>; V]) {
         let (lanes, width) = (team.threads(), Numbers::<T, S>::LANES);
-        let joined = Joined {
+        let joined = Joined::<false> {
             from: Shared::at(S::Team::SHARED_BYTES),
             lanes,
             slots: simt::block_threads() / lanes,

@@ -39,7 +39,11 @@ pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
         ));
     }
     if shape.blocks > 1 {
-        let most = APART.most_shared[usize::from(rows.bytes() == 4)];
+        let most = match rows.bytes() {
+            4 => APART.most_shared[1],
+            _ if rows.columns <= APART.short_shared => 2 * APART.most_shared[0],
+            _ => APART.most_shared[0],
+        };
         return match read > most {
             true => Err(format!(
                 "x and dy are {read} bytes; of more than {most}, rows that blocks share leave sums for a second kernel sooner"

@@ -189,8 +189,10 @@ pub(super) struct Apart {
     pub(super) cached: u64,
     /// Threads of blocks that share a row, at least.
     pub(super) least_threads: u32,
-    /// Bytes of x and dy of rows that blocks share, at most: of 16 bits an element, and of 32.
+    /// Bytes of x and dy of rows that blocks share, at most: of 16 bits an element, and of 32; of the former twice as many where rows have no more
+    /// than so many elements.
     pub(super) most_shared: [u64; 2],
+    pub(super) short_shared: u64,
     /// Nanoseconds that it takes besides moving bytes, by an estimate: of 16 bits an element, and of 32.
     pub(super) once: [u64; 2],
     /// Picoseconds for each row, at least.
@@ -215,8 +217,9 @@ pub(super) const APART: Apart = Apart {
     most_blocks: 50,
     cached: 67,
     least_threads: 128,
-    most_shared: [6 << 20, 3 << 20],
-    once: [1300, 900],
+    most_shared: [9 << 20, 5 << 20],
+    short_shared: 16384,
+    once: [900, 900],
     row: [1050, 600],
     round: 300,
     crowded: 35,
