@@ -187,16 +187,11 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     /// Goes over the team's rows.
     #[inline(always)]
     unsafe fn each_row(&self, team: &mut S::Team, work: &mut impl Work<T, S, V>) {
-        // SAFETY: the caller's.
-        unsafe { self.rows_from((team.first_row(), team.row_step()), team, work) };
-    }
-
-    /// The same, from such a row on by such steps.
-    #[inline(always)]
-    unsafe fn rows_from(&self, (mut first_row, step): (u64, u64), team: &mut S::Team, work: &mut impl Work<T, S, V>) {
+        let (mut first_row, step) = (team.first_row(), team.row_step());
         let args = self.args;
         let own_row = u64::from(team.own_row());
-        let mut ahead = match Self::NORMALIZER_AHEAD {
+        // Where rows come ahead. Others have it beside them: what is kept from one round to the next would be waited for first.
+        let mut ahead = match S::AHEAD {
             // SAFETY: the caller's.
             true => unsafe { self.normalizer(first_row + own_row) },
             false => Normalizer::default(),
@@ -218,7 +213,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
             let mut normalizer = ahead;
             // SAFETY: the caller's.
             unsafe {
-                match Self::NORMALIZER_AHEAD {
+                match S::AHEAD {
                     true => ahead = self.normalizer(first_row + own_row),
                     false => normalizer = self.normalizer(row),
                 }
@@ -242,10 +237,6 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
             }
         }
     }
-
-    /// Whether what normalized a row is asked for a row ahead. Of rows that come when they are needed, it comes beside them: what is kept from
-    /// one round to the next would be waited for first.
-    const NORMALIZER_AHEAD: bool = S::AHEAD;
 
     /// See [`normalizer`].
     #[inline(always)]
