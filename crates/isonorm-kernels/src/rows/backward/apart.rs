@@ -10,12 +10,12 @@
 use isonorm_math::{Normalizer, Real, normalize};
 
 pub use super::Args;
+use super::Parts;
 use super::held::Walk;
 use super::joined::Joined;
 #[cfg(not(target_arch = "nvptx64"))]
 use super::sums::bytes as sums_bytes;
 use super::sums::{Numbers, Sums};
-use super::{Parts, normalizer_of};
 use crate::rows::access::{Access, Data, width};
 use crate::rows::by_column::ByColumn;
 use crate::rows::epilogue::Plain;
@@ -102,7 +102,11 @@ unsafe fn row_of<T: Data, S: Spec<Team: Team, Map = ByColumn, Epilogue = Plain>,
     let args = walk.args;
     // SAFETY: the caller's, here and below.
     unsafe {
-        let normalizer = walk.normalizer(row);
+        // There is the row; said in this form, the instructions come out in the order that was measured.
+        let normalizer = match row < args.rows {
+            true => normalizer_of::<T, S>(args, row + u64::from(walk.zero)),
+            false => Normalizer::default(),
+        };
         let loaded = walk.load(row);
         let mut stream = [S::Access::nothing::<T>(); V];
         if Walk::<T, S, V>::STREAM_AHEAD {
@@ -333,6 +337,20 @@ unsafe fn over_rows<T: Data, S: Spec<Team: Team>, const AT_ONCE: usize>(
         row += AT_ONCE as u64 * step;
     }
     sums
+}
+
+/// What normalized a row that there is. Shared with other kernels, it would make their instructions come out in another order.
+#[inline(always)]
+unsafe fn normalizer_of<T: Data, S: Spec>(args: &Args<T>, row: u64) -> Normalizer<f32> {
+    let mut normalizer = Normalizer::default();
+    // SAFETY: there is a number for each row.
+    unsafe {
+        normalizer.rstd = f32::load(args.rstd.wrapping_add(row as usize));
+        if S::Statistics::OP != Op::Rms && !args.mean.is_null() {
+            normalizer.centre = f32::load(args.mean.wrapping_add(row as usize));
+        }
+    }
+    normalizer
 }
 
 /// Whether strips may be wider than a warp: where clusters have rows, which are then few.

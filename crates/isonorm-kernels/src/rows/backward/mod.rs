@@ -139,28 +139,21 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Work<T, S, V> for ByColumns<T
     }
 }
 
-/// What normalized a row that there is.
-#[inline(always)]
-unsafe fn normalizer_of<T: Data, S: Spec>(args: &Args<T>, row: u64) -> Normalizer<f32> {
-    let mut normalizer = Normalizer::default();
-    // SAFETY: there is a number for each row.
-    unsafe {
-        normalizer.rstd = f32::load(args.rstd.wrapping_add(row as usize));
-        if S::Statistics::OP != Op::Rms && !args.mean.is_null() {
-            normalizer.centre = f32::load(args.mean.wrapping_add(row as usize));
-        }
-    }
-    normalizer
-}
-
 /// What normalized the row, nothing where there is none; `zero` is 0, see [`simt::zero`].
 #[inline(always)]
 unsafe fn normalizer<T: Data, S: Spec>(args: &Args<T>, row: u64, zero: u32) -> Normalizer<f32> {
-    match row < args.rows {
-        // SAFETY: the caller's.
-        true => unsafe { normalizer_of::<T, S>(args, row + u64::from(zero)) },
-        false => Normalizer::default(),
+    let mut normalizer = Normalizer::default();
+    if row < args.rows {
+        let row = row + u64::from(zero);
+        // SAFETY: there is a number for each row.
+        unsafe {
+            normalizer.rstd = f32::load(args.rstd.wrapping_add(row as usize));
+            if S::Statistics::OP != Op::Rms && !args.mean.is_null() {
+                normalizer.centre = f32::load(args.mean.wrapping_add(row as usize));
+            }
+        }
     }
+    normalizer
 }
 
 /// What makes dx, from the sums of g · weight and of g · weight · x̂ over a row.
