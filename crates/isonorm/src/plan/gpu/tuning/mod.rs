@@ -189,9 +189,9 @@ pub(super) struct Apart {
     pub(super) cached: u64,
     /// Threads of blocks that share a row, at least.
     pub(super) least_threads: u32,
-    /// Bytes of x and dy of rows that blocks share, at most: of 16 bits an element, and of 32; of the former twice as many where rows have no more
-    /// than so many elements.
+    /// Bytes of x and dy of rows that blocks share, at most: of 16 bits an element, and of 32.
     pub(super) most_shared: [u64; 2],
+    /// Elements of a row of 16 bits, at most, of which twice those bytes may be.
     pub(super) short_shared: u64,
     /// Nanoseconds that it takes besides moving bytes, by an estimate: of 16 bits an element, and of 32.
     pub(super) once: [u64; 2],
