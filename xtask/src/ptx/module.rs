@@ -144,7 +144,7 @@ impl Module {
             // Two of the largest blocks on a multiprocessor.
             "rows_gather" => Some(64),
             // Two blocks of twelve warps or more on a multiprocessor, or three of eight.
-            "rows_long_plain" => Some(if more > 0 { 72 } else { 80 }),
+            "rows_long_plain" => Some(if more > 0 && !is_f16 { 72 } else { 80 }),
             "rows_long_down" => Some(80),
             "rows_sweeps_down" => Some(64 + 2 * more),
             "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),

@@ -30,6 +30,20 @@ impl Scratch {
     /// At the start of the block's shared memory, which nothing else uses.
     #[inline(always)]
     pub fn at_start() -> Self {
+        let scratch = Self::unprepared();
+        scratch.prepare();
+        scratch
+    }
+
+    /// The same, to be prepared before the first sum.
+    #[inline(always)]
+    pub fn unprepared() -> Self {
+        Self { slot: 0 }
+    }
+
+    /// Makes the places 0 that no warp writes.
+    #[inline(always)]
+    pub fn prepare(&self) {
         // Opaque, for otherwise it stays in a register.
         let warps = simt::opaque(simt::block_threads()) / WARP;
         if simt::warp_index() == 0 {
@@ -45,7 +59,6 @@ impl Scratch {
                 }
             }
         }
-        Self { slot: 0 }
     }
 
     #[inline(always)]

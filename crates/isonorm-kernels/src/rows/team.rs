@@ -54,6 +54,21 @@ pub trait Team: Owns + Sized {
     /// See [`Peers`], where the team spans several blocks of the grid.
     unsafe fn new(peers: Peers) -> Self;
 
+    /// The same, to be [prepared](Self::prepare) before its first sums: when the first row is on its way, which takes longer.
+    ///
+    /// # Safety
+    ///
+    /// As for [`new`](Self::new).
+    #[inline(always)]
+    unsafe fn unprepared(peers: Peers) -> Self {
+        // SAFETY: the caller's.
+        unsafe { Self::new(peers) }
+    }
+
+    /// What [`unprepared`](Self::unprepared) leaves to be done.
+    #[inline(always)]
+    fn prepare(&self) {}
+
     /// Threads of a team.
     fn threads(&self) -> u32;
 
@@ -170,6 +185,18 @@ impl Team for Block {
         Self {
             scratch: Scratch::at_start(),
         }
+    }
+
+    #[inline(always)]
+    unsafe fn unprepared(_peers: Peers) -> Self {
+        Self {
+            scratch: Scratch::unprepared(),
+        }
+    }
+
+    #[inline(always)]
+    fn prepare(&self) {
+        self.scratch.prepare();
     }
 
     #[inline(always)]

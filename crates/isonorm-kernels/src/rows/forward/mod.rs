@@ -76,16 +76,23 @@ pub(super) type PlaceOf<T, S> = Place<T, <S as Spec>::Access>;
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Args<T> {
+    // What the first loads need comes first: one line of the constant cache, of which each is waited for once.
     /// `[rows, columns]`
     pub x: *const T,
+    /// How many rows.
+    pub rows: u64,
+    /// Elements of a row; at least 1, and what the kernel's key fits.
+    pub columns: u64,
+    /// From a row of `x` to the next.
+    pub x_stride: u64,
+    /// Weight and bias.
+    pub affine: Affine,
     /// `[rows, columns]`: added before the activation, or, with `stream`, to `x`; or null.
     pub residual: *const T,
     /// `[rows, columns]`, where x + residual is written, which is then normalized; or null. May be `x` or `residual`.
     pub stream: *mut T,
     /// `[rows, columns]`; may be `x` or `residual`.
     pub y: *mut T,
-    /// Weight and bias.
-    pub affine: Affine,
     /// `[sets]`, in the parameters' type: the mean, where statistics are given.
     pub given_mean: *const u8,
     /// `[sets]`, in the parameters' type: the variance, where statistics are given.
@@ -96,12 +103,6 @@ pub struct Args<T> {
     pub rstd: *mut f32,
     /// `[rows]`, where the variance is saved; or null.
     pub variance: *mut f32,
-    /// How many rows.
-    pub rows: u64,
-    /// Elements of a row; at least 1, and what the kernel's key fits.
-    pub columns: u64,
-    /// From a row of `x` to the next.
-    pub x_stride: u64,
     /// From a row of `residual` to the next.
     pub residual_stride: u64,
     /// From a row of `stream` to the next.
@@ -146,7 +147,11 @@ impl<T> Args<T> {
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<T>) {
     // SAFETY: the caller's.
-    let mut team = unsafe { S::Team::new(args.peers()) };
+    let mut team = unsafe { S::Team::unprepared(args.peers()) };
+    // While the first row is on its way, or else here, before anything else takes registers.
+    if !Walk::<T, S, V>::EARLY {
+        team.prepare();
+    }
     let walk = Walk::<T, S, V>::new(args, &team);
     let (mut first_row, step) = (team.first_row(), team.row_step());
     let own_row = u64::from(team.own_row());
@@ -166,6 +171,7 @@ pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<
         }
     } else if Walk::<T, S, V>::EARLY {
         next = walk.load(first_row + own_row);
+        team.prepare();
     }
     // SAFETY: the caller's.
     let mut parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span, Walk::<T, S, V>::KEEPS) };

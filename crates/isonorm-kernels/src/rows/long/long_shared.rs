@@ -20,9 +20,6 @@ use crate::simt::{self, Shared};
 /// Tiles of a row, each of some accesses of every thread: of the first ones sums are taken while others are on their way.
 pub const TILES: u32 = 4;
 
-/// Accesses of a thread that read their parameters together.
-const AT_ONCE: usize = 2;
-
 /// Normalizes the rows. For a grid of any size.
 ///
 /// # Safety
@@ -217,12 +214,29 @@ where
 
     #[inline(always)]
     unsafe fn normalize_tile<const FULL: bool, const NARROW: bool>(&self, tile: Tile, normalizer: Normalizer<f32>) {
+        // SAFETY: the caller's.
+        unsafe {
+            match NARROW || size_of::<T>() == 4 {
+                true => self.normalize_some::<FULL, NARROW, V>(tile, normalizer),
+                // `f32` parameters of 16-bit data take the registers of twice as many.
+                false => self.normalize_some::<FULL, NARROW, 2>(tile, normalizer),
+            }
+        }
+    }
+
+    /// `AT_ONCE`: accesses that ask for their parameters together, all before any is waited for.
+    #[inline(always)]
+    unsafe fn normalize_some<const FULL: bool, const NARROW: bool, const AT_ONCE: usize>(
+        &self,
+        tile: Tile,
+        normalizer: Normalizer<f32>,
+    ) {
         let nothing = <S::Access as Access>::Numbers::<T>::splat(0.0);
         let mut first = 0;
         while first < V {
             let mut parameters = [[nothing; 2]; AT_ONCE];
             unrolled::<AT_ONCE>(|k| {
-                // Of the row's last access instead of one that it does not have: all are asked for before any is waited for.
+                // Of the row's last access instead of one that it does not have.
                 let access = Self::access(tile, first + k);
                 let access = if FULL { access } else { access.min(self.accesses - 1) };
                 // SAFETY: the caller's, for a part that the row has.
