@@ -91,6 +91,13 @@ impl Affine {
     }
 }
 
+/// The set `step` further on, around the end; both are below `sets`.
+#[inline(always)]
+pub(super) fn next_set(set: u32, step: u32, sets: NonZero<u32>) -> u32 {
+    let left = sets.get() - set;
+    if step >= left { step - left } else { set + step }
+}
+
 /// What a division may divide by, without a check that could fail.
 #[inline(always)]
 pub(crate) fn at_least_one(number: u32) -> NonZero<u32> {

@@ -9,9 +9,9 @@ use super::sums::Numbers;
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::{Apart, Class, Epilogue, Told};
 use crate::rows::forward::later::RawOf;
-use crate::rows::forward::{PlaceOf, Spec, next_set};
+use crate::rows::forward::{PlaceOf, Spec};
 use crate::rows::lanes::{Lanes, total, unrolled};
-use crate::rows::parameters::{Affine, at_least_one};
+use crate::rows::parameters::{Affine, at_least_one, next_set};
 use crate::rows::segments::{OfRow, Segmented};
 use crate::rows::team::Team;
 

@@ -8,12 +8,12 @@ use isonorm_math::Normalizer;
 
 pub use super::Args;
 use super::held::Walk;
-use super::{ParametersOf, PlaceOf, Spec, next_set};
+use super::{ParametersOf, PlaceOf, Spec};
 use crate::grid::Sent;
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::{Apart, Epilogue, Told};
 use crate::rows::lanes::{FourPairs, Lanes, rotated, unrolled};
-use crate::rows::parameters::{Parameters, at_least_one};
+use crate::rows::parameters::{Parameters, at_least_one, next_set};
 use crate::rows::ring::{Ring, Slot};
 use crate::rows::statistics::{Measured, Summed};
 use crate::rows::team::{Chip, Team};

@@ -15,7 +15,6 @@ pub mod later;
 pub mod pieces;
 
 use core::marker::PhantomData;
-use core::num::NonZero;
 
 use isonorm_math::{Normalizer, normalize};
 
@@ -23,7 +22,7 @@ use self::held::{First, Loaded, Walk};
 use super::access::{Access, Data, Place};
 use super::epilogue::{Apart, Class, Epilogue, Told};
 use super::lanes::{Lanes, rotated, unrolled};
-use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one};
+use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one, next_set};
 use super::ring::Ring;
 use super::running::Running;
 use super::segments::Segments;
@@ -201,13 +200,6 @@ pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<
         }
         set = next_set(set, set_step, sets);
     }
-}
-
-/// The set `step` further on, around the end; both are below `sets`.
-#[inline(always)]
-pub(super) fn next_set(set: u32, step: u32, sets: NonZero<u32>) -> u32 {
-    let left = sets.get() - set;
-    if step >= left { step - left } else { set + step }
 }
 
 impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {

@@ -3,11 +3,11 @@
 use isonorm_math::{Normalizer, normalize};
 
 pub use super::Args;
-use super::{Spec, next_set};
+use super::Spec;
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::{Apart, Epilogue, Told};
 use crate::rows::lanes::{FourPairs, Lanes, unrolled};
-use crate::rows::parameters::{Map, OfColumn, Sharing, at_least_one, joined, one_of_run};
+use crate::rows::parameters::{Map, OfColumn, Sharing, at_least_one, joined, next_set, one_of_run};
 use crate::rows::pieces::{Piece, Pieces};
 use crate::rows::statistics::{Measured, Statistics, Summed};
 use crate::rows::team::{Chip, Team};
