@@ -143,7 +143,7 @@ impl Module {
             "rows_forward_pieces_runs_piecewise" if more > 0 && !is_f16 => Some(80),
             // Two of the largest blocks on a multiprocessor.
             "rows_gather" => Some(64),
-            // Two blocks of twelve warps or more on a multiprocessor, or three of eight.
+            // Two blocks of twelve warps or more on a multiprocessor, or three of eight; f16 spills with fewer.
             "rows_long_plain" => Some(if more > 0 && !is_f16 { 72 } else { 80 }),
             "rows_long_down" => Some(80),
             "rows_sweeps_down" => Some(64 + 2 * more),
