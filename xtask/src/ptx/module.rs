@@ -46,16 +46,18 @@ impl Module {
                 _ if kernel.ends_with("warp_v1") => 40,
                 _ if kernel.ends_with("_v1") => 48,
                 _ if kernel.ends_with("_v2") => 64,
-                "layer_warp_v3" => 56,
+                "layer_warp_v3" | "layer_lanes8_v3" | "layer_lanes16_v3" => 56,
+                "layer_lanes8_v4" | "layer_lanes16_v4" => 64,
                 "layer_warp_v4" => 72,
                 _ if kernel.ends_with("_v3") => 72,
                 _ => 80,
             }),
             "rows_forward_block" if more > 0 => match kernel {
-                "rms_block_v2" | "rms_block_v3" => Some(64),
-                "layer_block_v2" | "layer_block_v3" | "layer_block_v4" => Some(72),
+                "rms_block_v2" | "rms_block_v3" | "layer_block_v3" => Some(64),
+                "layer_block_v2" | "layer_block_v4" => Some(72),
                 "rms_block_v4" => Some(80),
-                "rms_block_v6" => Some(104),
+                "rms_block_v6" | "layer_block_v8" => Some(88),
+                "layer_block_v6" => Some(104),
                 _ => None,
             },
             "rows_forward_block" => match kernel {
@@ -123,7 +125,16 @@ impl Module {
             | "rows_backward_chip_segments_piecewise"
             | "rows_backward_chip_ragged_plain"
             | "rows_backward_chip_ragged_piecewise" => Some(80),
-            "rows_forward_piecewise" if kernel.ends_with("_v4") => Some(80 + 2 * more),
+            "rows_forward_piecewise" if more > 0 => match kernel {
+                "layer_block_v3" => Some(64),
+                "rms_block_v3" => Some(72),
+                "layer_block_v4" | "layer_lanes4_v4" => Some(96),
+                _ if kernel.ends_with("_v3") => Some(80),
+                _ if kernel.ends_with("_v4") && kernel.starts_with("layer") => Some(88),
+                _ if kernel.ends_with("_v4") => Some(96),
+                _ => None,
+            },
+            "rows_forward_piecewise" if kernel.ends_with("_v4") => Some(80),
             // Activations of several numbers side by side take all they get, and are no faster for it.
             "rows_forward_any" if kernel.ends_with("warp_v4") => Some(80),
             "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72 + more),
@@ -143,8 +154,8 @@ impl Module {
             "rows_forward_pieces_runs_piecewise" if more > 0 && !is_f16 => Some(80),
             // Two of the largest blocks on a multiprocessor.
             "rows_gather" => Some(64),
-            // Two blocks of twelve warps or more on a multiprocessor, or three of eight; f16 spills with fewer.
-            "rows_long_plain" => Some(if more > 0 && !is_f16 { 72 } else { 80 }),
+            // Two blocks of twelve warps or more on a multiprocessor, or three of eight.
+            "rows_long_plain" => Some(if more > 0 { 72 } else { 80 }),
             "rows_long_down" => Some(80),
             "rows_sweeps_down" => Some(64 + 2 * more),
             "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),

@@ -6,7 +6,7 @@
 
 use super::access::{Access, Data, Span, width};
 use super::lanes::{Lanes, unrolled};
-use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one, number};
+use super::parameters::{Affine, Known, Map, Parameters, Sharing, at_least_one, number};
 use crate::simt;
 
 /// See [`across_runs`](self).
@@ -127,7 +127,7 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for OfRuns<V> {
 
     #[inline(always)]
     #[allow(private_interfaces)]
-    unsafe fn at<const NARROW: bool>(&self, _affine: &Affine, _span: Span, v: usize) -> [A::Numbers<T>; 2] {
+    unsafe fn at<K: Known>(&self, _affine: &Affine, _span: Span, v: usize) -> [A::Numbers<T>; 2] {
         // Found here: in a backward pass, which needs them twice, as many numbers would be kept in registers.
         let before = simt::opaque(self.before[v]);
         [self.weight[v], self.bias[v]].map(|words| by_run(before, words.map(|word| number::<T>(self.is_narrow, word))))
@@ -135,7 +135,7 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for OfRuns<V> {
 
     #[inline(always)]
     #[allow(private_interfaces)]
-    unsafe fn weight_at<const NARROW: bool>(&self, _affine: &Affine, _span: Span, v: usize) -> A::Numbers<T> {
+    unsafe fn weight_at<K: Known>(&self, _affine: &Affine, _span: Span, v: usize) -> A::Numbers<T> {
         self.each(v, self.weights::<T>(v))
     }
 }

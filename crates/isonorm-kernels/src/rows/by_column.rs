@@ -2,7 +2,7 @@
 
 use super::access::{Access, Data, Span, width};
 use super::lanes::{Lanes, unrolled};
-use super::parameters::{Affine, Map, OfColumn, Parameters, Sharing};
+use super::parameters::{Affine, Known, Map, OfColumn, OfType, Parameters, Sharing};
 
 /// A parameter each column, the same for all rows: LayerNorm, RMSNorm.
 pub struct ByColumn;
@@ -19,14 +19,9 @@ impl OfColumn for ByColumn {
     fn lookup(_affine: &Affine) {}
 
     #[inline(always)]
-    unsafe fn at<T: Data, A: Access, const NARROW: bool>(
-        affine: &Affine,
-        (): (),
-        _set: u32,
-        column: u64,
-    ) -> [A::Numbers<T>; 2] {
+    unsafe fn at<T: Data, A: Access, K: Known>(affine: &Affine, (): (), _set: u32, column: u64) -> [A::Numbers<T>; 2] {
         // SAFETY: the caller's.
-        unsafe { read::<T, A, NARROW>(affine, column) }
+        unsafe { read::<T, A, K>(affine, column) }
     }
 }
 
@@ -37,9 +32,9 @@ impl ByColumn {
     ///
     /// As for [`at`](OfColumn::at).
     #[inline(always)]
-    pub(super) unsafe fn weight<T: Data, A: Access, const NARROW: bool>(affine: &Affine, column: u64) -> A::Numbers<T> {
+    pub(super) unsafe fn weight<T: Data, A: Access, K: Known>(affine: &Affine, column: u64) -> A::Numbers<T> {
         // SAFETY: the caller's.
-        unsafe { read_one::<T, A, NARROW>(affine.weight, 1.0, column) }
+        unsafe { read_one::<T, A, K>(affine.weight, WEIGHT, column) }
     }
 }
 
@@ -89,8 +84,8 @@ impl<T: Data, A: Access, const V: usize, const KEPT: u32> Parameters<T, A, V> fo
                     // SAFETY: the caller's, for a part that the row has.
                     new.packed[v] = unsafe {
                         [
-                            read_packed::<T, A>(affine.weight, 1.0, span, v),
-                            read_packed::<T, A>(affine.bias, 0.0, span, v),
+                            read_packed::<T, A>(affine.weight, WEIGHT, span, v),
+                            read_packed::<T, A>(affine.bias, BIAS, span, v),
                         ]
                     };
                 }
@@ -102,9 +97,9 @@ impl<T: Data, A: Access, const V: usize, const KEPT: u32> Parameters<T, A, V> fo
                     // SAFETY: the caller's, for a part that the row has.
                     [new.weight[v], new.bias[v]] = unsafe {
                         if affine.is_narrow::<T>() {
-                            read_part::<T, A, true>(affine, span, v)
+                            read_part::<T, A, OfType<true>>(affine, span, v)
                         } else {
-                            read_part::<T, A, false>(affine, span, v)
+                            read_part::<T, A, OfType<false>>(affine, span, v)
                         }
                     };
                 }
@@ -119,13 +114,17 @@ impl<T: Data, A: Access, const V: usize, const KEPT: u32> Parameters<T, A, V> fo
 
     #[inline(always)]
     #[allow(private_interfaces)]
-    unsafe fn at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> [A::Numbers<T>; 2] {
-        if NARROW && self.is_packed {
+    unsafe fn at<K: Known>(&self, affine: &Affine, span: Span, v: usize) -> [A::Numbers<T>; 2] {
+        if K::NARROW && self.is_packed {
             let [weight, bias] = self.packed[v];
-            [A::unpack::<T>(weight), A::unpack::<T>(bias)]
+            let bias = match K::THERE[BIAS] {
+                Some(false) => A::Numbers::<T>::splat(OTHERWISE[BIAS]),
+                _ => A::unpack::<T>(bias),
+            };
+            [A::unpack::<T>(weight), bias]
         } else if Self::READS {
             // SAFETY: the caller's.
-            unsafe { read_part::<T, A, NARROW>(affine, span, v) }
+            unsafe { read_part::<T, A, K>(affine, span, v) }
         } else {
             [self.weight[v], self.bias[v]]
         }
@@ -133,50 +132,54 @@ impl<T: Data, A: Access, const V: usize, const KEPT: u32> Parameters<T, A, V> fo
 
     #[inline(always)]
     #[allow(private_interfaces)]
-    unsafe fn weight_at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> A::Numbers<T> {
-        if NARROW && self.is_packed {
-            A::unpack::<T>(self.packed[v][0])
+    unsafe fn weight_at<K: Known>(&self, affine: &Affine, span: Span, v: usize) -> A::Numbers<T> {
+        if K::NARROW && self.is_packed {
+            A::unpack::<T>(self.packed[v][WEIGHT])
         } else if Self::READS {
             // SAFETY: the caller's.
-            unsafe { read_one_part::<T, A, NARROW>(affine.weight, 1.0, span, v) }
+            unsafe { read_one_part::<T, A, K>(affine.weight, WEIGHT, span, v) }
         } else {
             self.weight[v]
         }
     }
 }
 
+/// Which of the two a parameter is.
+const WEIGHT: usize = 0;
+const BIAS: usize = 1;
+
+/// What weight and bias are where there are none.
+const OTHERWISE: [f32; 2] = [1.0, 0.0];
+
 /// Accesses of a thread, at most, whose parameters are kept as they came.
 const MOST_PACKED: usize = 8;
 
 /// Weight and bias of part `v`: 1 and 0 where there are none.
 #[inline(always)]
-unsafe fn read_part<T: Data, A: Access, const NARROW: bool>(
-    affine: &Affine,
-    span: Span,
-    v: usize,
-) -> [A::Numbers<T>; 2] {
+unsafe fn read_part<T: Data, A: Access, K: Known>(affine: &Affine, span: Span, v: usize) -> [A::Numbers<T>; 2] {
     // SAFETY: the caller's.
     unsafe {
         [
-            read_one_part::<T, A, NARROW>(affine.weight, 1.0, span, v),
-            read_one_part::<T, A, NARROW>(affine.bias, 0.0, span, v),
+            read_one_part::<T, A, K>(affine.weight, WEIGHT, span, v),
+            read_one_part::<T, A, K>(affine.bias, BIAS, span, v),
         ]
     }
 }
 
 /// One of them: where rows begin anywhere, number by number.
 #[inline(always)]
-unsafe fn read_one_part<T: Data, A: Access, const NARROW: bool>(
+unsafe fn read_one_part<T: Data, A: Access, K: Known>(
     base: *const u8,
-    otherwise: f32,
+    which: usize,
     span: Span,
     v: usize,
 ) -> A::Numbers<T> {
     if !A::BY_SEGMENT {
         // SAFETY: the caller's.
-        return unsafe { read_one::<T, A, NARROW>(base, otherwise, span.start(v).into()) };
+        return unsafe { read_one::<T, A, K>(base, which, span.start(v).into()) };
     }
-    if base.is_null() {
+    let otherwise = OTHERWISE[which];
+    if !K::THERE[which].unwrap_or(!base.is_null()) {
         return A::Numbers::<T>::splat(otherwise);
     }
     let (start, own) = span.columns_of::<T, A>(v);
@@ -187,7 +190,7 @@ unsafe fn read_one_part<T: Data, A: Access, const NARROW: bool>(
         let column = (start + element as i32) as usize;
         // SAFETY: the caller's: a number for each column, which the row has.
         unsafe {
-            if NARROW {
+            if K::NARROW {
                 T::load_keep(base.cast::<T>().wrapping_add(column)).to_acc()
             } else {
                 f32::load_keep(base.cast::<f32>().wrapping_add(column))
@@ -198,42 +201,38 @@ unsafe fn read_one_part<T: Data, A: Access, const NARROW: bool>(
 
 /// Weight and bias from `column` on: 1 and 0 where there are none.
 #[inline(always)]
-unsafe fn read<T: Data, A: Access, const NARROW: bool>(affine: &Affine, column: u64) -> [A::Numbers<T>; 2] {
+unsafe fn read<T: Data, A: Access, K: Known>(affine: &Affine, column: u64) -> [A::Numbers<T>; 2] {
     // SAFETY: the caller's.
     unsafe {
         [
-            read_one::<T, A, NARROW>(affine.weight, 1.0, column),
-            read_one::<T, A, NARROW>(affine.bias, 0.0, column),
+            read_one::<T, A, K>(affine.weight, WEIGHT, column),
+            read_one::<T, A, K>(affine.bias, BIAS, column),
         ]
     }
 }
 
-/// Parameters of the data's type as they come: `otherwise` where there are none.
+/// Parameters of the data's type as they come; 1 or 0 where there are none.
 #[inline(always)]
-unsafe fn read_packed<T: Data, A: Access>(base: *const u8, otherwise: f32, span: Span, v: usize) -> A::Raw<T> {
+unsafe fn read_packed<T: Data, A: Access>(base: *const u8, which: usize, span: Span, v: usize) -> A::Raw<T> {
     if base.is_null() {
-        return A::pack(A::Numbers::<T>::splat(otherwise));
+        return A::pack(A::Numbers::<T>::splat(OTHERWISE[which]));
     }
     if A::BY_SEGMENT {
         // SAFETY: the caller's.
-        return A::pack(unsafe { read_one_part::<T, A, true>(base, otherwise, span, v) });
+        return A::pack(unsafe { read_one_part::<T, A, OfType<true>>(base, which, span, v) });
     }
     // SAFETY: the caller's: a number for each column.
     unsafe { A::load_keep(base.cast::<T>().wrapping_add(span.start(v) as usize)) }
 }
 
 #[inline(always)]
-unsafe fn read_one<T: Data, A: Access, const NARROW: bool>(
-    base: *const u8,
-    otherwise: f32,
-    column: u64,
-) -> A::Numbers<T> {
-    if base.is_null() {
-        return A::Numbers::<T>::splat(otherwise);
+unsafe fn read_one<T: Data, A: Access, K: Known>(base: *const u8, which: usize, column: u64) -> A::Numbers<T> {
+    if !K::THERE[which].unwrap_or(!base.is_null()) {
+        return A::Numbers::<T>::splat(OTHERWISE[which]);
     }
     // SAFETY: the caller's: a number for each column, in the type that `affine` says.
     unsafe {
-        if NARROW {
+        if K::NARROW {
             A::unpack::<T>(A::load_keep(base.cast::<T>().wrapping_add(column as usize)))
         } else {
             A::Numbers::<T>::load_keep(base.cast::<f32>().wrapping_add(column as usize))

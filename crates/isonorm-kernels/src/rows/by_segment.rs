@@ -11,7 +11,7 @@ use isonorm_math::Normalizer;
 
 use super::access::{Access, Data, Span};
 use super::lanes::{Lanes, unrolled};
-use super::parameters::{Affine, Map, Parameters, Sharing, joined, number};
+use super::parameters::{Affine, Known, Map, Parameters, Sharing, joined, number};
 
 /// A weight and a bias for each segment of a row: GroupNorm and InstanceNorm of N, C, spatial.
 pub struct BySegment;
@@ -107,7 +107,7 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for OfSegments<V> {
 
     #[inline(always)]
     #[allow(private_interfaces)]
-    unsafe fn at<const NARROW: bool>(&self, _affine: &Affine, _span: Span, v: usize) -> [A::Numbers<T>; 2] {
+    unsafe fn at<K: Known>(&self, _affine: &Affine, _span: Span, v: usize) -> [A::Numbers<T>; 2] {
         [
             A::Numbers::<T>::splat(self.weight::<T>(v)),
             A::Numbers::<T>::splat(self.bias::<T>(v)),
@@ -116,7 +116,7 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for OfSegments<V> {
 
     #[inline(always)]
     #[allow(private_interfaces)]
-    unsafe fn weight_at<const NARROW: bool>(&self, _affine: &Affine, _span: Span, v: usize) -> A::Numbers<T> {
+    unsafe fn weight_at<K: Known>(&self, _affine: &Affine, _span: Span, v: usize) -> A::Numbers<T> {
         A::Numbers::<T>::splat(self.weight::<T>(v))
     }
 }

@@ -39,6 +39,7 @@ pub mod gather;
 pub mod halves;
 #[cfg(not(target_arch = "nvptx64"))]
 pub mod key;
+pub mod known;
 pub(crate) mod lanes;
 pub(crate) mod list;
 pub mod long;

@@ -5,6 +5,7 @@ use core::num::NonZero;
 use isonorm_math::{Normalizer, Real};
 
 use super::access::{Access, Data, Span};
+pub use super::known::{Known, OfType, Usual};
 use super::lanes::{Lanes, unrolled};
 pub use super::run_of::RunOf;
 
@@ -137,12 +138,12 @@ pub trait OfColumn: Map {
     /// That of some parameters.
     fn lookup(affine: &Affine) -> Self::Lookup;
 
-    /// Weight and bias from `column` on, for a row of set `set`; `NARROW` where they have the data's type.
+    /// Weight and bias from `column` on, for a row of set `set`.
     ///
     /// # Safety
     ///
     /// See [`Affine`]; `lookup` is of the same.
-    unsafe fn at<T: Data, A: Access, const NARROW: bool>(
+    unsafe fn at<T: Data, A: Access, K: Known>(
         affine: &Affine,
         lookup: Self::Lookup,
         set: u32,
@@ -170,7 +171,7 @@ impl OfColumn for ByRun {
     }
 
     #[inline(always)]
-    unsafe fn at<T: Data, A: Access, const NARROW: bool>(
+    unsafe fn at<T: Data, A: Access, K: Known>(
         affine: &Affine,
         lookup: RunOf,
         set: u32,
@@ -212,14 +213,14 @@ pub trait Parameters<T: Data, A: Access, const V: usize>: Copy {
     #[allow(private_interfaces)]
     unsafe fn fetch(&mut self, affine: &Affine, span: Span, set: u32);
 
-    /// Weight and bias of part `v`, which the row has; `NARROW` where they have the data's type.
+    /// Weight and bias of part `v`, which the row has.
     ///
     /// # Safety
     ///
     /// See [`Affine`].
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    unsafe fn at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> [A::Numbers<T>; 2];
+    unsafe fn at<K: Known>(&self, affine: &Affine, span: Span, v: usize) -> [A::Numbers<T>; 2];
 
     /// Whether all of a row has the same weight and bias, which are joined with what normalizes it.
     const JOINED: bool = false;
@@ -248,7 +249,7 @@ pub trait Parameters<T: Data, A: Access, const V: usize>: Copy {
     /// See [`Affine`].
     #[doc(hidden)]
     #[allow(private_interfaces)]
-    unsafe fn weight_at<const NARROW: bool>(&self, affine: &Affine, span: Span, v: usize) -> A::Numbers<T>;
+    unsafe fn weight_at<K: Known>(&self, affine: &Affine, span: Span, v: usize) -> A::Numbers<T>;
 }
 
 /// Weight and bias of a run: 1 and 0 where there are none.
@@ -393,7 +394,7 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Runs<V> {
 
     #[inline(always)]
     #[allow(private_interfaces)]
-    unsafe fn at<const NARROW: bool>(&self, _affine: &Affine, _span: Span, v: usize) -> [A::Numbers<T>; 2] {
+    unsafe fn at<K: Known>(&self, _affine: &Affine, _span: Span, v: usize) -> [A::Numbers<T>; 2] {
         [
             A::Numbers::<T>::splat(self.weight[v]),
             A::Numbers::<T>::splat(self.bias[v]),
@@ -402,7 +403,7 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Runs<V> {
 
     #[inline(always)]
     #[allow(private_interfaces)]
-    unsafe fn weight_at<const NARROW: bool>(&self, _affine: &Affine, _span: Span, v: usize) -> A::Numbers<T> {
+    unsafe fn weight_at<K: Known>(&self, _affine: &Affine, _span: Span, v: usize) -> A::Numbers<T> {
         A::Numbers::<T>::splat(self.weight[v])
     }
 }

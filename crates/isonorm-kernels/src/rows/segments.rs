@@ -11,7 +11,7 @@ use isonorm_math::Normalizer;
 
 use super::access::{Access, Data, Span, Width};
 use super::lanes::Lanes;
-use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one, joined};
+use super::parameters::{Affine, Known, Map, Parameters, Sharing, at_least_one, joined};
 use crate::simt::{self, WARP};
 
 /// Segments of a row, as a kernel is told.
@@ -154,13 +154,13 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for OfRow {
 
     #[inline(always)]
     #[allow(private_interfaces)]
-    unsafe fn at<const NARROW: bool>(&self, _affine: &Affine, _span: Span, _v: usize) -> [A::Numbers<T>; 2] {
+    unsafe fn at<K: Known>(&self, _affine: &Affine, _span: Span, _v: usize) -> [A::Numbers<T>; 2] {
         [A::Numbers::<T>::splat(self.weight), A::Numbers::<T>::splat(self.bias)]
     }
 
     #[inline(always)]
     #[allow(private_interfaces)]
-    unsafe fn weight_at<const NARROW: bool>(&self, _affine: &Affine, _span: Span, _v: usize) -> A::Numbers<T> {
+    unsafe fn weight_at<K: Known>(&self, _affine: &Affine, _span: Span, _v: usize) -> A::Numbers<T> {
         A::Numbers::<T>::splat(self.weight)
     }
 }

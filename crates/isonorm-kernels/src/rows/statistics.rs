@@ -13,7 +13,7 @@ use isonorm_math::{Moments, Normalizer, Real};
 use super::access::{Access, Data, Place, Span};
 use super::forward::Args;
 use super::lanes::{FourPairs, Lanes, unrolled};
-use super::parameters::Affine;
+use super::parameters::{Affine, Known, Usual};
 use super::team::Team;
 use crate::simt;
 
@@ -70,6 +70,9 @@ pub trait Statistics {
 
     /// Whether the row's first element is needed.
     const ABOUT_FIRST: bool;
+
+    /// The parameters of most calls.
+    type Usual: Known;
 
     /// The row's statistics; valid in all threads of the team.
     ///
@@ -247,6 +250,7 @@ impl Summed for Uncentred {
 impl Statistics for Centred {
     const OP: Op = Op::Layer;
     const ABOUT_FIRST: bool = true;
+    type Usual = Usual<true>;
 
     #[inline(always)]
     #[allow(private_interfaces)]
@@ -279,6 +283,7 @@ impl Statistics for Centred {
 impl Statistics for Uncentred {
     const OP: Op = Op::Rms;
     const ABOUT_FIRST: bool = false;
+    type Usual = Usual<false>;
 
     #[inline(always)]
     #[allow(private_interfaces)]
@@ -322,6 +327,7 @@ pub(super) fn uncentred(mean_square: f32, eps: f32) -> Measured {
 impl Statistics for Given {
     const OP: Op = Op::Given;
     const ABOUT_FIRST: bool = false;
+    type Usual = Usual<true>;
 
     #[inline(always)]
     #[allow(private_interfaces)]

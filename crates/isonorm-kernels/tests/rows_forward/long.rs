@@ -64,6 +64,19 @@ fn every_long_kernel_bf16() {
 }
 
 #[test]
+fn each_parameter_may_be_there_or_not() {
+    for kernel in long_kernels::<Bf16>().filter(|kernel| kernel.family == "rows_long_plain") {
+        for (weight, bias) in [(true, true), (true, false), (false, true), (false, false)] {
+            for narrow in [true, false] {
+                let mut case = case_of(kernel, 1, 3.3, 0);
+                (case.weight, case.bias, case.narrow) = (weight, bias, narrow);
+                check(&case, &input(&case, |random| random.f32()));
+            }
+        }
+    }
+}
+
+#[test]
 fn residual_and_stream_also_in_place() {
     for kernel in long_kernels::<Bf16>().filter(|kernel| kernel.key.residual) {
         for residual in [Residual::Added, Residual::Stream] {

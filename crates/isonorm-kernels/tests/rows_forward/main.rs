@@ -128,6 +128,20 @@ fn vectors_may_have_gaps() {
     }
 }
 
+/// Kernels have code of its own for the parameters of most calls.
+#[test]
+fn each_parameter_may_be_there_or_not() {
+    for kernel in short_kernels::<Bf16>().filter(|kernel| kernel.key.sharing == Sharing::ByColumn) {
+        for (weight, bias) in [(true, true), (true, false), (false, true), (false, false)] {
+            for narrow in [true, false] {
+                let mut case = Case::new(kernel, 64, lengths(&kernel, 64)[0]);
+                (case.weight, case.bias, case.narrow) = (weight, bias, narrow);
+                check(&case, &input(&case, |random| random.f32()));
+            }
+        }
+    }
+}
+
 #[test]
 fn every_activation_with_every_residual() {
     for kernel in short_kernels::<f32>().filter(|kernel| kernel.key.residual) {

@@ -21,7 +21,7 @@ use crate::rows::by_column::ByColumn;
 use crate::rows::epilogue::Plain;
 use crate::rows::forward::{PlaceOf, Spec};
 use crate::rows::lanes::{Lanes, unrolled};
-use crate::rows::parameters::at_least_one;
+use crate::rows::parameters::{Known, OfType, at_least_one};
 use crate::rows::statistics::{Op, Statistics};
 use crate::rows::team::{Owner, Owns, Team};
 use crate::simt::{self, Shared};
@@ -154,20 +154,19 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Weights<T, S, V> {
         unsafe {
             match affine.is_narrow::<T>() {
                 _ if size_of::<T>() < 4 && affine.weight.is_null() => Self([Numbers::<T, S>::splat(1.0); V]),
-                true => Self::of::<true>(walk),
-                false => Self::of::<false>(walk),
+                true => Self::of::<OfType<true>>(walk),
+                false => Self::of::<OfType<false>>(walk),
             }
         }
     }
 
-    /// `NARROW` where they have the data's type.
     #[inline(always)]
-    unsafe fn of<const NARROW: bool>(walk: &Walk<'_, T, S, V>) -> Self {
+    unsafe fn of<K: Known>(walk: &Walk<'_, T, S, V>) -> Self {
         let mut weights = [Numbers::<T, S>::splat(1.0); V];
         unrolled::<V>(|v| {
             if Self::is_early(v) && walk.has(v) {
                 // SAFETY: the caller's: the row has this part.
-                weights[v] = unsafe { Self::read::<NARROW>(walk, v) };
+                weights[v] = unsafe { Self::read::<K>(walk, v) };
             }
         });
         Self(weights)
@@ -181,9 +180,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Weights<T, S, V> {
     }
 
     #[inline(always)]
-    unsafe fn read<const NARROW: bool>(walk: &Walk<'_, T, S, V>, v: usize) -> Numbers<T, S> {
+    unsafe fn read<K: Known>(walk: &Walk<'_, T, S, V>, v: usize) -> Numbers<T, S> {
         // SAFETY: the caller's: the row has these columns.
-        unsafe { ByColumn::weight::<T, S::Access, NARROW>(&walk.args.affine, walk.span.start(v).into()) }
+        unsafe { ByColumn::weight::<T, S::Access, K>(&walk.args.affine, walk.span.start(v).into()) }
     }
 
     /// That of part `v`, which the row has.
@@ -192,7 +191,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Weights<T, S, V> {
         match Self::is_early(v) {
             true => self.0[v],
             // SAFETY: the caller's.
-            false => unsafe { Self::read::<false>(walk, v) },
+            false => unsafe { Self::read::<OfType<false>>(walk, v) },
         }
     }
 }

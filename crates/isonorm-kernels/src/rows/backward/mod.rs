@@ -42,7 +42,7 @@ use super::access::{Access, Data};
 use super::epilogue::{Class, Epilogue};
 use super::forward::{PlaceOf, Spec};
 use super::lanes::{Lanes, computed, unrolled};
-use super::parameters::Parameters;
+use super::parameters::{OfType, Parameters};
 use super::ring::Ring;
 use super::statistics::{MeanOf, Op, Statistics};
 use super::team::{Owner, Owns, Team};
@@ -289,9 +289,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         // SAFETY: the caller's, for a part that the row has.
         unsafe {
             if self.args.affine.is_narrow::<T>() {
-                parameters.at::<true>(&self.args.affine, self.span, v)
+                parameters.at::<OfType<true>>(&self.args.affine, self.span, v)
             } else {
-                parameters.at::<false>(&self.args.affine, self.span, v)
+                parameters.at::<OfType<false>>(&self.args.affine, self.span, v)
             }
         }
     }
@@ -302,9 +302,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         // SAFETY: the caller's, for a part that the row has.
         unsafe {
             if self.args.affine.is_narrow::<T>() {
-                parameters.weight_at::<true>(&self.args.affine, self.span, v)
+                parameters.weight_at::<OfType<true>>(&self.args.affine, self.span, v)
             } else {
-                parameters.weight_at::<false>(&self.args.affine, self.span, v)
+                parameters.weight_at::<OfType<false>>(&self.args.affine, self.span, v)
             }
         }
     }

@@ -101,6 +101,15 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         1
     };
 
+    /// The same, see [`Span::anew`].
+    #[inline(always)]
+    pub(super) fn anew(&self) -> Self {
+        Self {
+            span: self.span.anew(),
+            ..*self
+        }
+    }
+
     #[inline(always)]
     pub(super) fn new(args: &'a Args<T>, team: &S::Team) -> Self {
         let width = width::<T, S::Access>();

@@ -13,7 +13,7 @@ use crate::grid::Sent;
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::{Apart, Epilogue, Told};
 use crate::rows::lanes::{FourPairs, Lanes, rotated, unrolled};
-use crate::rows::parameters::{Parameters, at_least_one, next_set};
+use crate::rows::parameters::{Known, OfType, Parameters, at_least_one, next_set};
 use crate::rows::ring::{Ring, Slot};
 use crate::rows::statistics::{Measured, Summed};
 use crate::rows::team::{Chip, Team};
@@ -219,31 +219,31 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
                         let part = slot.part::<T>(0, v);
                         let raw = [part, S::Access::nothing::<T>()];
                         if narrow {
-                            self.finish_part::<true>(finished, raw, v);
+                            self.finish_part::<OfType<true>>(finished, raw, v);
                         } else {
-                            self.finish_part::<false>(finished, raw, v);
+                            self.finish_part::<OfType<false>>(finished, raw, v);
                         }
                     }
                     v += 1;
                 }
             } else if Self::READS {
-                self.finish_parts::<true>(finished, slot);
+                self.finish_parts::<OfType<true>>(finished, slot);
             } else {
-                self.finish_parts::<false>(finished, slot);
+                self.finish_parts::<OfType<false>>(finished, slot);
             }
         }
     }
 
-    /// All parts that the row has, written out; `NARROW` where parameters have the data's type.
+    /// All parts that the row has, written out.
     #[inline(always)]
-    unsafe fn finish_parts<const NARROW: bool>(&self, finished: &Finished<'_, T, S, V>, slot: &Slot<S::Access, V>) {
+    unsafe fn finish_parts<K: Known>(&self, finished: &Finished<'_, T, S, V>, slot: &Slot<S::Access, V>) {
         let mut some = [S::Access::nothing::<T>(); AT_ONCE];
         unrolled::<V>(|v| {
             // SAFETY: the caller's.
             unsafe {
                 if !S::Access::IS_OF_SEGMENTS {
                     if self.has(v) {
-                        self.finish_part::<NARROW>(finished, [slot.part::<T>(0, v), finished.residual[v]], v);
+                        self.finish_part::<K>(finished, [slot.part::<T>(0, v), finished.residual[v]], v);
                     }
                     return;
                 }
@@ -251,7 +251,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
                     some = self.parts(slot, v);
                 }
                 if self.has(v) {
-                    self.finish_part::<NARROW>(finished, [some[v % AT_ONCE], finished.residual[v]], v);
+                    self.finish_part::<K>(finished, [some[v % AT_ONCE], finished.residual[v]], v);
                 }
             }
         });
@@ -289,12 +289,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
 
     /// Part `v`, which the row has, of x and of what is added.
     #[inline(always)]
-    unsafe fn finish_part<const NARROW: bool>(
-        &self,
-        finished: &Finished<'_, T, S, V>,
-        raw: [RawOf<T, S>; 2],
-        v: usize,
-    ) {
+    unsafe fn finish_part<K: Known>(&self, finished: &Finished<'_, T, S, V>, raw: [RawOf<T, S>; 2], v: usize) {
         let &Finished {
             y,
             parameters,
@@ -304,7 +299,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
         } = finished;
         // SAFETY: the caller's, for a part that has come.
         unsafe {
-            let z = self.preactivation::<NARROW>(raw, parameters, normalizer, v);
+            let z = self.preactivation::<K>(raw, parameters, normalizer, v);
             let [numbers] = S::Epilogue::apply::<T, _, _>([z], told);
             self.store(y, v, numbers);
         }

@@ -11,6 +11,7 @@
 //! wait for each other, several to shared memory. Where blocks of the whole chip do, see [`later`].
 
 mod held;
+mod kind;
 pub mod later;
 pub mod pieces;
 
@@ -20,20 +21,23 @@ use isonorm_math::{Normalizer, normalize};
 
 use self::held::{First, Loaded, Walk};
 use super::access::{Access, Data, Place};
-use super::epilogue::{Apart, Class, Epilogue, Told};
+use super::epilogue::{Apart, Epilogue, Told};
 use super::lanes::{Lanes, rotated, unrolled};
-use super::parameters::{Affine, Map, Parameters, Sharing, at_least_one, next_set};
+use super::parameters::{Affine, Known, Map, OfType, Parameters, at_least_one, next_set};
 use super::ring::Ring;
 use super::running::Running;
 use super::segments::Segments;
 use super::statistics::{Held, Statistics};
-use super::team::{Owns, Team};
+use super::team::{Owner, Owns, Team};
 use crate::grid::Peers;
 use crate::simt;
 
 /// Weight and bias as a thread has them.
 type ParametersOf<T, S, const V: usize> =
     <<S as Spec>::Team as Team>::Parameters<<S as Spec>::Map, T, <S as Spec>::Access, V>;
+
+/// The parameters of most calls.
+pub(super) type UsualOf<S> = <<S as Spec>::Statistics as Statistics>::Usual;
 
 /// What a kernel is specialised on, besides the element type and the number of accesses.
 pub trait Spec {
@@ -203,35 +207,6 @@ pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<
 }
 
 impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
-    /// Whether parameters are read for each row.
-    const READS: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::READS;
-
-    /// Whether parameters of 16 bits that are too many to be kept as numbers are kept as they came: for the next row, or because they come
-    /// with the first one, where that leaves registers for enough warps: weight and bias take twice what a weight does.
-    const KEEPS: bool =
-        S::AHEAD || matches!(S::Epilogue::CLASS, Class::Plain) && V <= if S::Statistics::ABOUT_FIRST { 2 } else { 4 };
-
-    /// Whether the first row comes before parameters are read that are kept.
-    const EARLY: bool = !Self::RING && (S::AHEAD || Self::KEEPS);
-
-    /// Whether weight and bias are part of what a row is finished with, as if it were normalized only.
-    const JOINED: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::JOINED;
-
-    /// Whether the same holds part by part. Of runs that is a rounding more, for an instruction less a number: worth it where instructions are
-    /// what a row takes, and no sign of z decides a slope.
-    const JOINED_BY_PART: bool = <ParametersOf<T, S, V> as Parameters<T, S::Access, V>>::JOINED_BY_PART
-        && (S::Access::BY_SEGMENT || Self::IS_ANY && size_of::<T>() == 2);
-
-    /// Whether what a row is finished with is short enough to be there for each activation.
-    const IS_SHORT: bool =
-        !Self::IS_ANY && (Self::JOINED || Self::JOINED_BY_PART || matches!(S::Map::SHARING, Sharing::AcrossRuns));
-
-    /// Whether there may be a smooth activation.
-    const IS_ANY: bool = matches!(S::Epilogue::CLASS, Class::Any);
-
-    /// Whether a row is finished one part after the other: a smooth activation takes longer than parameters that are read then; kept ones have no index.
-    const ROLLED: bool = Self::IS_ANY && Self::READS;
-
     /// All that is done with a row, once it is there; every thread of the team takes part.
     #[inline(always)]
     unsafe fn normalize(
@@ -363,9 +338,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                 // SAFETY: the caller's, for a part that the row has.
                 unsafe {
                     let z = if narrow {
-                        self.preactivation::<true>(raw, parameters, normalizer, v)
+                        self.preactivation::<OfType<true>>(raw, parameters, normalizer, v)
                     } else {
-                        self.preactivation::<false>(raw, parameters, normalizer, v)
+                        self.preactivation::<OfType<false>>(raw, parameters, normalizer, v)
                     };
                     let [y] = S::Epilogue::apply::<T, _, _>([z], self.args.activation);
                     // Computed here: there are no registers for it.
@@ -386,32 +361,48 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         loaded: &Loaded<T, S::Access, V>,
         parameters: &ParametersOf<T, S, V>,
         normalizer: Normalizer<f32>,
-        mut take: impl FnMut(usize, <S::Access as Access>::Numbers<T>),
+        take: impl FnMut(usize, <S::Access as Access>::Numbers<T>),
     ) {
         // One branch a row, not one a parameter.
-        if Self::READS && (parameters.is_packed() || self.args.affine.is_narrow::<T>()) {
-            unrolled::<V>(|v| {
-                if self.has(v) {
-                    // SAFETY: the caller's, for a part that the row has.
-                    take(v, unsafe {
-                        self.preactivation::<true>([loaded.x[v], loaded.residual[v]], parameters, normalizer, v)
-                    });
-                }
-            });
-        } else {
-            unrolled::<V>(|v| {
-                if self.has(v) {
-                    // SAFETY: as above.
-                    take(v, unsafe {
-                        self.preactivation::<false>([loaded.x[v], loaded.residual[v]], parameters, normalizer, v)
-                    });
-                }
-            });
+        let affine = &self.args.affine;
+        // SAFETY: the caller's.
+        unsafe {
+            if Self::HAS_USUAL && UsualOf::<S>::holds::<T>(affine) {
+                self.preactivations_as::<UsualOf<S>>(loaded, parameters, normalizer, take);
+            } else if Self::READS && (parameters.is_packed() || affine.is_narrow::<T>()) {
+                self.preactivations_as::<OfType<true>>(loaded, parameters, normalizer, take);
+            } else {
+                self.preactivations_as::<OfType<false>>(loaded, parameters, normalizer, take);
+            }
         }
     }
 
+    /// The same with such parameters.
     #[inline(always)]
-    unsafe fn preactivation<const NARROW: bool>(
+    unsafe fn preactivations_as<K: Known>(
+        &self,
+        loaded: &Loaded<T, S::Access, V>,
+        parameters: &ParametersOf<T, S, V>,
+        normalizer: Normalizer<f32>,
+        mut take: impl FnMut(usize, <S::Access as Access>::Numbers<T>),
+    ) {
+        // The addresses of a block's parameters would be known, and kept, before the row is; those of lanes are one.
+        let walk = match S::Team::OWNER {
+            Owner::Block if Self::READS && size_of::<T>() < 4 => &self.anew(),
+            _ => self,
+        };
+        unrolled::<V>(|v| {
+            if self.has(v) {
+                // SAFETY: the caller's, for a part that the row has.
+                take(v, unsafe {
+                    walk.preactivation::<K>([loaded.x[v], loaded.residual[v]], parameters, normalizer, v)
+                });
+            }
+        });
+    }
+
+    #[inline(always)]
+    unsafe fn preactivation<K: Known>(
         &self,
         [x, residual]: [<S::Access as Access>::Raw<T>; 2],
         parameters: &ParametersOf<T, S, V>,
@@ -427,7 +418,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
             true => normalized(),
             false => {
                 // SAFETY: the caller's.
-                let [weight, bias] = unsafe { parameters.at::<NARROW>(&self.args.affine, self.span, v) };
+                let [weight, bias] = unsafe { parameters.at::<K>(&self.args.affine, self.span, v) };
                 normalized().zip3(weight, bias, normalize::affine)
             }
         };

@@ -7,7 +7,7 @@ use super::Spec;
 use crate::rows::access::{Access, Data};
 use crate::rows::epilogue::{Apart, Epilogue, Told};
 use crate::rows::lanes::{FourPairs, Lanes, unrolled};
-use crate::rows::parameters::{Map, OfColumn, Sharing, at_least_one, joined, next_set, one_of_run};
+use crate::rows::parameters::{Map, OfColumn, OfType, Sharing, at_least_one, joined, next_set, one_of_run};
 use crate::rows::pieces::{Piece, Pieces};
 use crate::rows::statistics::{Measured, Statistics, Summed};
 use crate::rows::team::{Chip, Team};
@@ -189,8 +189,8 @@ impl<T: Data, S: Spec<Team = Pieces, Statistics: Summed, Map: OfColumn>, const V
         unsafe {
             let (affine, column) = (&self.args.affine, self.piece.column(group, v));
             let [weight, bias] = match affine.is_narrow::<T>() {
-                true => S::Map::at::<T, S::Access, true>(affine, self.lookup, finished.set, column),
-                false => S::Map::at::<T, S::Access, false>(affine, self.lookup, finished.set, column),
+                true => S::Map::at::<T, S::Access, OfType<true>>(affine, self.lookup, finished.set, column),
+                false => S::Map::at::<T, S::Access, OfType<false>>(affine, self.lookup, finished.set, column),
             };
             z = z.zip3(weight, bias, normalize::affine);
             let [y] = S::Epilogue::apply::<T, _, _>([z], finished.told);

@@ -12,7 +12,7 @@ use crate::rows::by_column::ByColumn;
 use crate::rows::epilogue::Plain;
 use crate::rows::forward::Spec;
 use crate::rows::lanes::{Lanes, unrolled};
-use crate::rows::parameters::{OfColumn, at_least_one};
+use crate::rows::parameters::{OfColumn, OfType, at_least_one};
 use crate::rows::spread::{Grid, HEAD_BYTES};
 use crate::rows::sums::Sums;
 use crate::simt::{self, Shared, WARP};
@@ -287,8 +287,8 @@ impl<T: Data, S: Spec<Team = Grid, Map = ByColumn, Epilogue = Plain>, const V: u
         // SAFETY: the caller's, here and below.
         let [weight, bias] = unsafe {
             match args.affine.is_narrow::<T>() {
-                true => ByColumn::at::<T, S::Access, true>(&args.affine, (), 0, column),
-                false => ByColumn::at::<T, S::Access, false>(&args.affine, (), 0, column),
+                true => ByColumn::at::<T, S::Access, OfType<true>>(&args.affine, (), 0, column),
+                false => ByColumn::at::<T, S::Access, OfType<false>>(&args.affine, (), 0, column),
             }
         };
         let first_of = |tensor: *const T, stride: u64| walk.place(tensor, self.first_row, stride, column);

@@ -10,9 +10,9 @@ use crate::block::{self, Scratch};
 use crate::rows::access::{Access, Data, width};
 use crate::rows::by_column::ByColumn;
 use crate::rows::epilogue::Plain;
-use crate::rows::forward::Spec;
+use crate::rows::forward::{Spec, UsualOf};
 use crate::rows::lanes::{FourPairs, Lanes, unrolled};
-use crate::rows::parameters::{OfColumn, at_least_one};
+use crate::rows::parameters::{Known, OfColumn, OfType, at_least_one};
 use crate::rows::spread::{Alone, HEAD_BYTES};
 use crate::rows::statistics::{Op, Statistics, Summed};
 use crate::simt::{self, Shared};
@@ -51,9 +51,11 @@ where
             if simt::thread_index() == 0 {
                 measured.save(args, row);
             }
+            let normalizer = measured.normalizer;
             match args.affine.is_narrow::<T>() {
-                true => whole.normalize::<true>(measured.normalizer),
-                false => whole.normalize::<false>(measured.normalizer),
+                _ if UsualOf::<S>::holds::<T>(&args.affine) => whole.normalize::<UsualOf<S>>(normalizer),
+                true => whole.normalize::<OfType<true>>(normalizer),
+                false => whole.normalize::<OfType<false>>(normalizer),
             }
         }
         row += u64::from(simt::grid_blocks());
@@ -198,35 +200,35 @@ where
         sums
     }
 
-    /// x̂, scale and shift, and the store; `NARROW` where parameters have the data's type.
+    /// x̂, scale and shift, and the store.
     #[inline(always)]
-    unsafe fn normalize<const NARROW: bool>(&self, normalizer: Normalizer<f32>) {
+    unsafe fn normalize<K: Known>(&self, normalizer: Normalizer<f32>) {
         self.tiles(|_, tile| {
             // SAFETY: the caller's.
             unsafe {
                 match tile.is_full {
-                    true => self.normalize_tile::<true, NARROW>(tile, normalizer),
-                    false => self.normalize_tile::<false, NARROW>(tile, normalizer),
+                    true => self.normalize_tile::<K, true>(tile, normalizer),
+                    false => self.normalize_tile::<K, false>(tile, normalizer),
                 }
             }
         });
     }
 
     #[inline(always)]
-    unsafe fn normalize_tile<const FULL: bool, const NARROW: bool>(&self, tile: Tile, normalizer: Normalizer<f32>) {
+    unsafe fn normalize_tile<K: Known, const FULL: bool>(&self, tile: Tile, normalizer: Normalizer<f32>) {
         // SAFETY: the caller's.
         unsafe {
-            match NARROW || size_of::<T>() == 4 {
-                true => self.normalize_some::<FULL, NARROW, V>(tile, normalizer),
+            match K::NARROW || size_of::<T>() == 4 {
+                true => self.normalize_some::<K, FULL, V>(tile, normalizer),
                 // `f32` parameters of 16-bit data take the registers of twice as many.
-                false => self.normalize_some::<FULL, NARROW, 2>(tile, normalizer),
+                false => self.normalize_some::<K, FULL, 2>(tile, normalizer),
             }
         }
     }
 
     /// `AT_ONCE`: accesses that ask for their parameters together, all before any is waited for.
     #[inline(always)]
-    unsafe fn normalize_some<const FULL: bool, const NARROW: bool, const AT_ONCE: usize>(
+    unsafe fn normalize_some<K: Known, const FULL: bool, const AT_ONCE: usize>(
         &self,
         tile: Tile,
         normalizer: Normalizer<f32>,
@@ -240,9 +242,8 @@ where
                 let access = Self::access(tile, first + k);
                 let access = if FULL { access } else { access.min(self.accesses - 1) };
                 // SAFETY: the caller's, for a part that the row has.
-                parameters[k] = unsafe {
-                    ByColumn::at::<T, S::Access, NARROW>(&self.args.affine, (), 0, Self::start(access) as u64)
-                };
+                parameters[k] =
+                    unsafe { ByColumn::at::<T, S::Access, K>(&self.args.affine, (), 0, Self::start(access) as u64) };
             });
             unrolled::<AT_ONCE>(|k| {
                 let access = Self::access(tile, first + k);

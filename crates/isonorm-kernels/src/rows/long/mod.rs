@@ -22,7 +22,7 @@ use crate::rows::epilogue::Epilogue;
 pub use crate::rows::forward::Args;
 use crate::rows::forward::Spec;
 use crate::rows::lanes::{Lanes, unrolled};
-use crate::rows::parameters::{OfColumn, at_least_one, next_set};
+use crate::rows::parameters::{OfColumn, OfType, at_least_one, next_set};
 use crate::rows::spread::{HEAD_BYTES, Spread};
 use crate::rows::statistics::{Measured, Op, Statistics, centred, uncentred};
 use crate::rows::sums::Sums;
@@ -392,9 +392,9 @@ impl<'a, T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'a, T, S, V> {
                 // SAFETY: the caller's, for a part that the row has.
                 let [weight, bias] = unsafe {
                     if narrow {
-                        S::Map::at::<T, S::Access, true>(&args.affine, self.lookup, set, column)
+                        S::Map::at::<T, S::Access, OfType<true>>(&args.affine, self.lookup, set, column)
                     } else {
-                        S::Map::at::<T, S::Access, false>(&args.affine, self.lookup, set, column)
+                        S::Map::at::<T, S::Access, OfType<false>>(&args.affine, self.lookup, set, column)
                     }
                 };
                 let xhat = S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));

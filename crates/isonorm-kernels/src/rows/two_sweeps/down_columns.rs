@@ -14,6 +14,7 @@ use crate::rows::by_column::ByColumn;
 use crate::rows::epilogue::Plain;
 use crate::rows::forward::Spec;
 use crate::rows::lanes::{Lanes, unrolled};
+use crate::rows::parameters::OfType;
 use crate::rows::statistics::{Op, Statistics};
 use crate::simt::{self, Shared, WARP};
 use crate::warp;
@@ -89,8 +90,8 @@ impl<T: Data> Part<'_, T> {
         // SAFETY: the caller's; the rows have these columns.
         unsafe {
             match affine.is_narrow::<T>() {
-                true => ByColumn::weight::<T, S::Access, true>(affine, column),
-                false => ByColumn::weight::<T, S::Access, false>(affine, column),
+                true => ByColumn::weight::<T, S::Access, OfType<true>>(affine, column),
+                false => ByColumn::weight::<T, S::Access, OfType<false>>(affine, column),
             }
         }
     }

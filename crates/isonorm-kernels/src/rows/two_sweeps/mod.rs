@@ -36,7 +36,7 @@ use super::access::{Access, Data};
 use super::epilogue::{Class, Epilogue, Told};
 use super::forward::Spec;
 use super::lanes::{Lanes, unrolled};
-use super::parameters::{Affine, OfColumn, at_least_one};
+use super::parameters::{Affine, OfColumn, OfType, at_least_one};
 use super::statistics::{Op, Statistics, given};
 use crate::simt;
 use crate::warp;
@@ -193,9 +193,9 @@ impl<T: Data, S: Spec<Map: OfColumn>, const V: usize> Walk<'_, T, S, V> {
         // SAFETY: the caller's.
         unsafe {
             if affine.is_narrow::<T>() {
-                S::Map::at::<T, S::Access, true>(affine, self.lookup, set, column)
+                S::Map::at::<T, S::Access, OfType<true>>(affine, self.lookup, set, column)
             } else {
-                S::Map::at::<T, S::Access, false>(affine, self.lookup, set, column)
+                S::Map::at::<T, S::Access, OfType<false>>(affine, self.lookup, set, column)
             }
         }
     }
