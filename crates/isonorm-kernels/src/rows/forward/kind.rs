@@ -17,8 +17,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     pub(super) const KEEPS: bool =
         S::AHEAD || matches!(S::Epilogue::CLASS, Class::Plain) && V <= if S::Statistics::ABOUT_FIRST { 2 } else { 4 };
 
-    /// Whether there is code for the parameters of most calls: where many are read for a row, and there are registers for it.
+    /// Whether there is code for the parameters of most calls: where many are read for a row, not number by number, and there are registers for it.
     pub(super) const HAS_USUAL: bool = Self::READS
+        && !S::Access::BY_SEGMENT
         && !S::AHEAD
         && V > 2
         && (V < 8 || !S::Statistics::ABOUT_FIRST)

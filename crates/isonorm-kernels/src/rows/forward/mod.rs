@@ -388,7 +388,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     ) {
         // The addresses of a block's parameters would be known, and kept, before the row is; those of lanes are one.
         let walk = match S::Team::OWNER {
-            Owner::Block if Self::READS && size_of::<T>() < 4 => &self.anew(),
+            Owner::Block if Self::READS && !S::Access::BY_SEGMENT && size_of::<T>() < 4 => &self.anew(),
             _ => self,
         };
         unrolled::<V>(|v| {
