@@ -104,10 +104,12 @@ load_128! {
 }
 
 /// What `createpolicy.fractional` makes of `L2::evict_first` and of `L2::evict_last`, for all of what is accessed, on compute capability 9.0 and
-/// later, as CUTLASS has them: the instruction itself, in a branch, became one that an H200 refused. So did `cp.async` with either of them,
-/// where the assembler (of CUDA 13.0) took the place in shared memory from a register of the warp; it has none.
-const EVICT_FIRST: u64 = 0x12f0_0000_0000_0000;
+/// later, as CUTLASS has them: the instruction itself, in a branch, became one that an H200 refused.
+pub(super) const EVICT_FIRST: u64 = 0x12f0_0000_0000_0000;
 pub(super) const EVICT_LAST: u64 = 0x14f0_0000_0000_0000;
+/// What CUTLASS calls normal: `L2::evict_normal` for none of what is accessed, and for all of it what that instruction has by default,
+/// `L2::evict_unchanged`.
+const EVICT_UNCHANGED: u64 = 0x1000_0000_0000_0000;
 
 macro_rules! load_128_marked {
     ($($(#[$doc:meta])* $name:ident = $policy:expr;)*) => {$(
@@ -133,8 +135,9 @@ macro_rules! load_128_marked {
 load_128_marked! {
     /// 16 bytes that nobody will read again soon: the last-level cache gives their place to others first.
     load_128_once = EVICT_FIRST;
-    /// 16 bytes that will be read again: the last-level cache gives their place to others last.
-    load_128_again = EVICT_LAST;
+    /// 16 bytes that will be read again, once: they come and go in the last-level cache without a change of the order in which it gives places
+    /// to others.
+    load_128_again = EVICT_UNCHANGED;
 }
 
 /// One byte, as a number.

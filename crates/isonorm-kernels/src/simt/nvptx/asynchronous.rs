@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use super::alone::EVICT_LAST;
+use super::alone::{EVICT_FIRST, EVICT_LAST};
 use super::shared::{address, peer_address};
 use crate::simt::{Shared, Transfer, Word};
 
@@ -17,6 +17,22 @@ pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
     unsafe {
         asm!("cp.async.cg.shared.global [{}], [{}], 16;", in(reg32) address(to), in(reg64) from,
             options(nostack, preserves_flags));
+    }
+}
+
+/// As [`copy_async`], of what nobody will read again soon: the last-level cache gives its place to others first. `zero` is what
+/// [`zero`](crate::simt::zero) gives: where the assembler (of CUDA 13.0) takes a part of the place in shared memory from a register of the warp,
+/// an H200 refuses the instruction, and it cannot of what it has to combine, bit by bit, with a number of each thread.
+///
+/// # Safety
+///
+/// As for [`copy_async`]; of compute capability 9.0 or later.
+#[inline(always)]
+pub unsafe fn copy_async_once<T>(to: Shared<T>, from: *const u32, zero: u32) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("cp.async.cg.shared.global.L2::cache_hint [{}], [{}], 16, {};", in(reg32) address(to) ^ zero, in(reg64) from,
+            const EVICT_FIRST, options(nostack, preserves_flags));
     }
 }
 

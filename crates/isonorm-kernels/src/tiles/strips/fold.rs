@@ -1,6 +1,7 @@
 //! From the sums of threads to those of a block, of each column.
 
 use super::{MOST_COLUMNS, OF_THREADS, SUMS, THREADS, tell};
+use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::at_least_one;
 use crate::simt::{self, WARP};
@@ -16,21 +17,29 @@ const WARPS: u32 = THREADS / WARP;
 /// Shared memory is the kernel's, and what was folded before was read before a barrier.
 #[inline(always)]
 pub(super) unsafe fn pairs<L: Lanes, S: Spec>(sums: [L; 2], tiling: &Tiling) -> [f32; 2] {
-    let mut kind = 0;
-    // One kind after the other: there is room for one.
-    while kind < 2 {
-        let own = if kind == 0 { sums[0] } else { sums[1] };
-        // Lane by lane: neighbouring threads have neighbouring words.
-        own.fold(OF_THREADS.offset(simt::thread_index()), |place, sum| {
-            // SAFETY: a place for each lane of each thread, and what was there was read before a barrier.
-            unsafe { simt::shared_store(place, sum) };
-            place.offset(THREADS)
-        });
-        simt::block_barrier();
-        // SAFETY: written before the barrier.
-        unsafe { columns::<L>(kind, tiling) };
-        simt::block_barrier();
-        kind += 1;
+    // SAFETY: the caller's.
+    unsafe {
+        if in_halves::<S>(tiling) {
+            // Of each thread and the one half a warp further, one keeps the first kind, the other the second.
+            let is_second = simt::lane() >= WARP / 2;
+            let other = |sum: f32| simt::shuffle_xor(sum, WARP / 2);
+            let own = sums[0].zip(sums[1], |first, second| {
+                let [own, sent] = if is_second { [second, first] } else { [first, second] };
+                own + other(sent)
+            });
+            leave(own);
+            columns::<L>([0, 1], WARP / 2, tiling);
+            simt::block_barrier();
+        } else {
+            let mut kind = 0;
+            // One kind after the other: there is room for one.
+            while kind < 2 {
+                leave(if kind == 0 { sums[0] } else { sums[1] });
+                columns::<L>([kind; 2], WARP, tiling);
+                simt::block_barrier();
+                kind += 1;
+            }
+        }
     }
     let thread = simt::thread_index();
     // SAFETY: written before the barrier, here and below.
@@ -55,6 +64,28 @@ pub(super) unsafe fn pairs<L: Lanes, S: Spec>(sums: [L; 2], tiling: &Tiling) -> 
     // What is kept next where the sums are is of the thread's own column.
     simt::block_barrier();
     sums
+}
+
+/// Whether threads half a warp apart have the same columns. Not asked behind a residual that is added again, where registers are full.
+#[inline(always)]
+fn in_halves<S: Spec>(tiling: &Tiling) -> bool {
+    !matches!(S::Epilogue::CLASS, Class::Added) && tiling.lanes <= WARP / 2 && tiling.lanes.is_power_of_two()
+}
+
+/// Leaves what each thread has for all of them. Ends with a barrier.
+///
+/// # Safety
+///
+/// What was there was read before a barrier.
+#[inline(always)]
+unsafe fn leave<L: Lanes>(own: L) {
+    // Lane by lane: neighbouring threads have neighbouring words.
+    own.fold(OF_THREADS.offset(simt::thread_index()), |place, sum| {
+        // SAFETY: a place for each lane of each thread, and the caller's.
+        unsafe { simt::shared_store(place, sum) };
+        place.offset(THREADS)
+    });
+    simt::block_barrier();
 }
 
 /// The sums over the columns of a group, from those of columns; valid in thread `u` for the group of column `u`, with the same bits in all of
@@ -90,25 +121,28 @@ pub(super) unsafe fn over_group<S: Spec>(own: [f32; 2], tiling: &Tiling) -> [f32
     sums
 }
 
-/// Adds up the sums of each column: a warp those of one lane of the accesses, and of some columns.
+/// Adds up the sums of each column: a warp those of one lane of the accesses, and of some columns. Of kinds as the halves of a warp have them,
+/// of which `of_kind` threads side by side have one.
 #[inline(always)]
-unsafe fn columns<L: Lanes>(kind: u32, tiling: &Tiling) {
+unsafe fn columns<L: Lanes>(kinds: [u32; 2], of_kind: u32, tiling: &Tiling) {
     let lanes = at_least_one(tiling.lanes);
+    let lane = simt::lane();
+    let kind = if lane < WARP / 2 { kinds[0] } else { kinds[1] };
     let to = SUMS.offset(kind * MOST_COLUMNS);
     let mut index = simt::warp_index();
-    if lanes.get() <= WARP && lanes.is_power_of_two() {
+    if lanes.get() <= of_kind && lanes.is_power_of_two() {
         while index < L::LANES {
-            let (from, mut sum) = (OF_THREADS.offset(index * THREADS + simt::lane()), 0.0);
+            let (from, mut sum) = (OF_THREADS.offset(index * THREADS + lane), 0.0);
             // SAFETY: the caller's, here and below; a column belongs to one lane.
             unrolled::<{ WARPS as usize }>(|warp| unsafe { sum += simt::shared_load(from.offset(warp as u32 * WARP)) });
-            let mut apart = WARP / 2;
+            let mut apart = of_kind / 2;
             while apart >= lanes.get() {
                 sum += simt::shuffle_xor(sum, apart);
                 apart /= 2;
             }
-            if simt::lane() < lanes.get() {
+            if lane % of_kind < lanes.get() {
                 // SAFETY: as above.
-                unsafe { simt::shared_store(to.offset(simt::lane() * L::LANES + index), sum) };
+                unsafe { simt::shared_store(to.offset(lane % of_kind * L::LANES + index), sum) };
             }
             index += WARPS;
         }
@@ -116,7 +150,7 @@ unsafe fn columns<L: Lanes>(kind: u32, tiling: &Tiling) {
     }
     // Some warps a lane.
     let (of_lane, rows) = (WARPS / L::LANES, THREADS / lanes);
-    let (first, index) = (index / L::LANES * WARP + simt::lane(), index % L::LANES);
+    let (first, index) = (index / L::LANES * WARP + lane, index % L::LANES);
     let mut lane = first;
     while lane < lanes.get() {
         let (mut sum, mut row) = (0.0, 0);

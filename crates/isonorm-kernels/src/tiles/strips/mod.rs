@@ -6,7 +6,7 @@
 //!
 //! | accesses | where they are until the statistics are known |
 //! |---|---|
-//! | the first ones | they *pass*: are added up, and read again, newest first; the last-level cache is asked to keep them |
+//! | the first ones | they *pass*: are added up, and read again, newest first, which is from the last-level cache |
 //! | then [`kept`](super::tiling::Tiling::kept) | in shared memory, to which those of the next strip come as soon as they have been used |
 //! | the last few | in registers |
 //!
@@ -31,7 +31,7 @@ use super::tiling::Tiling;
 use crate::rows::access::Data;
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::at_least_one;
-use crate::simt::{self, Shared, WARP};
+use crate::simt::{self, Shared};
 
 /// Threads of a block.
 pub const THREADS: u32 = 512;
@@ -42,7 +42,7 @@ pub const AT_ONCE: u32 = 4;
 /// Parts in which accesses come to shared memory, so that the first ones are added up while others are on their way.
 pub(super) const PARTS: usize = 4;
 /// Numbers of a column that threads read, at most.
-const OF_COLUMN: u32 = 5;
+const OF_COLUMN: u32 = 8;
 
 /// What sums are about, of each column; later what is saved of it.
 const SHIFTS: Shared<f32> = Shared::at(0);
@@ -50,10 +50,8 @@ const SHIFTS: Shared<f32> = Shared::at(0);
 const SUMS: Shared<f32> = SHIFTS.offset(MOST_COLUMNS);
 /// Numbers of columns: the first of all columns, then the second, …, each from a multiple of [`MOST_COLUMNS`] on.
 const OF_COLUMNS: Shared<f32> = SUMS.offset(2 * MOST_COLUMNS);
-/// Whether any column of a warp has to be measured again.
-const AGAIN: Shared<u32> = Shared::at(OF_COLUMNS.offset(OF_COLUMN * MOST_COLUMNS).byte_offset());
 /// Sums of threads, of one kind, of each lane of their accesses.
-const OF_THREADS: Shared<f32> = Shared::at(AGAIN.offset(THREADS / WARP).byte_offset());
+const OF_THREADS: Shared<f32> = OF_COLUMNS.offset(OF_COLUMN * MOST_COLUMNS);
 
 /// Bytes of shared memory of a block before what it keeps, with accesses of `elements` elements.
 pub const fn head_bytes(elements: u32) -> u32 {
@@ -81,6 +79,8 @@ struct Walk<'a> {
     step: u32,
     /// Its accesses; none where there are too few columns.
     accesses: u32,
+    /// See [`simt::copy_async_once`].
+    zero: u32,
 }
 
 /// A strip, as a thread sees it.
@@ -133,6 +133,7 @@ impl<'a> Walk<'a> {
             } else {
                 (rows - row).div_ceil(at_least_one(step).get())
             },
+            zero: simt::zero(),
         }
     }
 

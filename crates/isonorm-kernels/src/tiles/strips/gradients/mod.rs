@@ -35,6 +35,15 @@ const NOTHING: Loaded = Loaded {
     beside: [0; 4],
 };
 
+/// Where threads are told of a strip's columns, of two places that strips have in turn.
+#[inline(always)]
+fn set(number: u32) -> Shared<f32> {
+    OF_COLUMNS.offset(simt::opaque(number) * (5 * MOST_COLUMNS))
+}
+
+/// What dx has of x − mean, and what is added to it, of each column.
+const OF_DX: Shared<f32> = OF_COLUMNS.offset(3 * MOST_COLUMNS);
+
 /// Computes the gradients of the strips. For a grid of some teams, all of which run at the same time if a team has several blocks; `N`
 /// accesses of a thread to each tensor stay in registers.
 ///
@@ -61,6 +70,15 @@ struct Column {
     rstd: f32,
 }
 
+impl Column {
+    /// What all threads that have the column want to know.
+    #[inline(always)]
+    fn told(&self) -> [f32; 3] {
+        let Map { centre, scale, shift } = self.map;
+        [centre, scale, shift]
+    }
+}
+
 struct Pass<'a, T, S, const N: usize> {
     args: &'a Args<T>,
     walk: Walk<'a>,
@@ -85,17 +103,18 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         }
         // SAFETY: as above.
         let mut column = unsafe { self.column(number) };
+        let mut own_set = 0;
+        // SAFETY: nothing was told before.
+        unsafe { tell(set(own_set), column.told()) };
+        simt::block_barrier();
         while walk.has(number) {
             let own = number;
             number = number.saturating_add(walk.teams);
             // SAFETY: as above.
             unsafe {
                 let mut held = self.hold(&walk.strip::<S>(own, N as u32));
-                let Map { centre, scale, shift } = column.map;
-                tell(OF_COLUMNS, [centre, scale, shift]);
-                simt::block_barrier();
-                let sums =
-                    fold::pairs::<T::Lanes, S>(self.sums(&walk.strip::<S>(own, N as u32), &mut held), &args.tiling);
+                let sums = self.sums(&walk.strip::<S>(own, N as u32), &mut held, set(own_set));
+                let sums = fold::pairs::<T::Lanes, S>(sums, &args.tiling);
                 exchange.send(sums);
                 // What comes while others send.
                 let strip = walk.strip::<S>(own, N as u32);
@@ -114,7 +133,9 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     fold::over_group::<S>([of_gx * column.weight, of_g * column.weight], &args.tiling);
                 let slope = -(column.rstd * (of_weighted_gx / elements)) * column.rstd;
                 let constant = -column.rstd * (of_weighted_g / elements);
-                tell(OF_COLUMNS.offset(3 * MOST_COLUMNS), [slope, constant]);
+                tell(OF_DX, [slope, constant]);
+                // With that, so that a warp that has finished this strip need not wait for the others.
+                tell(set(1 - own_set), next.told());
                 simt::block_barrier();
                 if walk.rank == 0 && walk.is_first::<S>(&strip) {
                     let place =
@@ -123,10 +144,9 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     leave::<T>(args.dbias, place, of_g, args.as_data);
                 }
                 let coming = walk.has(number).then(|| walk.strip::<S>(number, N as u32));
-                self.finish(&walk.strip::<S>(own, N as u32), &held, newest, coming);
+                self.finish(&walk.strip::<S>(own, N as u32), (&held, newest), coming, set(own_set));
                 column = next;
-                // What was told has been read.
-                simt::block_barrier();
+                own_set = 1 - own_set;
             }
         }
     }
@@ -165,11 +185,11 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
 
     #[inline(always)]
     unsafe fn fetch_one(&self, strip: &Strip, kept: u32) {
-        let (args, access, [x, dy]) = (self.args, strip.passing + kept, self.slots(kept));
+        let (args, walk, access, [x, dy]) = (self.args, &self.walk, strip.passing + kept, self.slots(kept));
         // SAFETY: the strip has this place, and what was in shared memory has been used.
         unsafe {
-            simt::copy_async(x, self.walk.place(args.x, strip, access).cast());
-            simt::copy_async(dy, self.walk.place(args.dy, strip, access).cast());
+            simt::copy_async_once(x, walk.place(args.x, strip, access).cast(), walk.zero);
+            simt::copy_async_once(dy, walk.place(args.dy, strip, access).cast(), walk.zero);
         }
     }
 
@@ -293,31 +313,6 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         held
     }
 
-    /// Starts to load an access that passes.
-    #[inline(always)]
-    unsafe fn pass_one(&self, strip: &Strip, access: u32) -> Loaded {
-        let (args, walk) = (self.args, &self.walk);
-        // SAFETY: the caller's: the strip has this place.
-        unsafe {
-            Loaded {
-                x: simt::load_128_again(walk.place(args.x, strip, access).cast()),
-                dy: simt::load_128_again(walk.place(args.dy, strip, access).cast()),
-                beside: self.beside(strip, access, true),
-            }
-        }
-    }
-
-    /// Starts to load the first ones that pass, if any do.
-    #[inline(always)]
-    unsafe fn oldest(&self, strip: &Strip) -> [Loaded; AT_ONCE as usize] {
-        let mut loaded = [NOTHING; AT_ONCE as usize];
-        if strip.passing > 0 {
-            // SAFETY: the strip has these places.
-            unrolled::<{ AT_ONCE as usize }>(|k| loaded[k] = unsafe { self.pass_one(strip, k as u32) });
-        }
-        loaded
-    }
-
     /// Starts to load an access that passed for the last time.
     #[inline(always)]
     unsafe fn pass_again(&self, strip: &Strip, access: u32) -> Loaded {
@@ -340,9 +335,9 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
 
     /// What was told of the thread's columns.
     #[inline(always)]
-    unsafe fn map(&self) -> Map<T::Lanes> {
+    unsafe fn map(&self, told: Shared<f32>) -> Map<T::Lanes> {
         // SAFETY: the caller's.
-        let [centre, scale, shift] = [0, 1, 2].map(|k| unsafe { self.walk.told(OF_COLUMNS.offset(k * MOST_COLUMNS)) });
+        let [centre, scale, shift] = [0, 1, 2].map(|k| unsafe { self.walk.told(told.offset(k * MOST_COLUMNS)) });
         Map { centre, scale, shift }
     }
 
@@ -370,15 +365,15 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     unsafe fn finish(
         &self,
         strip: &Strip,
-        held: &[Loaded; N],
-        mut newest: [Loaded; AT_ONCE as usize],
+        (held, mut newest): (&[Loaded; N], [Loaded; AT_ONCE as usize]),
         coming: Option<Strip>,
+        told: Shared<f32>,
     ) {
         let walk = &self.walk;
         // SAFETY: told before a barrier; here and below places that the strip has.
         unsafe {
-            let map = self.map();
-            let of_dx = [3, 4].map(|k| walk.told(OF_COLUMNS.offset(k * MOST_COLUMNS)));
+            let map = self.map(told);
+            let of_dx = [0, 1].map(|k| walk.told(OF_DX.offset(k * MOST_COLUMNS)));
             let mut left = strip.passing;
             while left > 0 {
                 let is_more = left > AT_ONCE;

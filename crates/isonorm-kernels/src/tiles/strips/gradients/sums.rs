@@ -1,10 +1,10 @@
 //! The sums over a strip of g · (x − mean) and of g.
 
-use super::{AT_ONCE, Loaded, Pass};
+use super::{AT_ONCE, Loaded, NOTHING, Pass};
 use crate::rows::access::Data;
 use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::lanes::{Lanes, rotated, unrolled};
-use crate::simt;
+use crate::simt::{self, Shared};
 use crate::tiles::Spec;
 use crate::tiles::columns::Map;
 use crate::tiles::strips::{PARTS, Strip, wait};
@@ -25,10 +25,10 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
 
     /// The thread's sums of g · (x − mean) and of g.
     #[inline(always)]
-    pub(super) unsafe fn sums(&self, strip: &Strip, held: &mut [Loaded; N]) -> [T::Lanes; 2] {
+    pub(super) unsafe fn sums(&self, strip: &Strip, held: &mut [Loaded; N], told: Shared<f32>) -> [T::Lanes; 2] {
         // SAFETY: told before a barrier; the strip has what is loaded.
         unsafe {
-            let map = self.map();
+            let map = self.map(told);
             let mut sums = [T::Lanes::splat(0.0); 2];
             let mut ahead = [[0; 4]; MOST_AHEAD];
             unrolled::<MOST_AHEAD>(|k| {
@@ -60,6 +60,31 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             });
             sums
         }
+    }
+
+    /// Starts to load an access that passes.
+    #[inline(always)]
+    unsafe fn pass_one(&self, strip: &Strip, access: u32) -> Loaded {
+        let (args, walk) = (self.args, &self.walk);
+        // SAFETY: the caller's: the strip has this place.
+        unsafe {
+            Loaded {
+                x: simt::load_128_again(walk.place(args.x, strip, access).cast()),
+                dy: simt::load_128_again(walk.place(args.dy, strip, access).cast()),
+                beside: self.beside(strip, access, true),
+            }
+        }
+    }
+
+    /// Starts to load the first ones that pass, if any do.
+    #[inline(always)]
+    unsafe fn oldest(&self, strip: &Strip) -> [Loaded; AT_ONCE as usize] {
+        let mut loaded = [NOTHING; AT_ONCE as usize];
+        if strip.passing > 0 {
+            // SAFETY: the strip has these places.
+            unrolled::<{ AT_ONCE as usize }>(|k| loaded[k] = unsafe { self.pass_one(strip, k as u32) });
+        }
+        loaded
     }
 
     /// Adds up a part of what is kept, which has come; `ahead` says where dy passes of the accesses that come first.

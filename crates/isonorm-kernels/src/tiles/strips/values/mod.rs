@@ -1,10 +1,12 @@
 //! The forward pass over strips; see [`forward`](crate::tiles::forward) for what it computes, and how digits are kept.
 
+mod sums;
+
 use isonorm_math::{Normalizer, Real};
 
 use super::exchange::Exchange;
-use super::{AGAIN, AT_ONCE, MOST_COLUMNS, OF_COLUMNS, PARTS, SHIFTS, SUMS, Strip, THREADS, Walk};
-use super::{fold, head_bytes, parameter, slot, tell, wait};
+use super::{AT_ONCE, MOST_COLUMNS, OF_COLUMNS, PARTS, SHIFTS, SUMS, Strip, THREADS, Walk};
+use super::{fold, head_bytes, parameter, slot, tell};
 use crate::rows::access::Data;
 use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::lanes::{Lanes, rotated, unrolled};
@@ -16,6 +18,12 @@ pub use crate::tiles::forward::Args;
 use crate::tiles::forward::statistics::{Measured, mean_of_sample, measure, save};
 
 type Raw = [u32; 4];
+
+/// What distances are from, of each column: told with what the strip before is finished with, so that a warp that has finished it need not wait
+/// for the others.
+const ABOUT: Shared<f32> = OF_COLUMNS.offset(3 * MOST_COLUMNS);
+/// Whether any column of a warp has to be measured again.
+const AGAIN: Shared<u32> = Shared::at(OF_COLUMNS.offset(4 * MOST_COLUMNS).byte_offset());
 
 /// Normalizes the strips. For a grid of some teams, all of which run at the same time if a team has several blocks; `N` accesses of a
 /// thread stay in registers.
@@ -53,22 +61,27 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         let (args, walk) = (self.args, &self.walk);
         let mut exchange = Exchange::new(args.messages, walk.team, walk.rank, &args.tiling);
         let mut number = walk.team;
-        if walk.has(number) {
-            // SAFETY: the caller's.
-            unsafe { self.fetch(&walk.strip::<S>(number, N as u32)) };
-        }
-        // SAFETY: as above.
-        let mut about = mean_of_sample(unsafe { self.sample(number) });
+        let mut held = [[0; 4]; N];
+        // SAFETY: the caller's, and nothing was told before.
+        let mut about = unsafe {
+            let sample = self.sample(number);
+            if walk.has(number) {
+                let strip = walk.strip::<S>(number, N as u32);
+                self.fetch(&strip);
+                held = self.hold(&strip);
+            }
+            let about = mean_of_sample(sample);
+            tell(ABOUT, [about]);
+            about
+        };
+        simt::block_barrier();
         while walk.has(number) {
             let own = number;
             number = number.saturating_add(walk.teams);
             // SAFETY: as above.
             unsafe {
-                let held = self.hold(&walk.strip::<S>(own, N as u32));
                 let mut repeated = false;
                 loop {
-                    tell(SHIFTS, [about]);
-                    simt::block_barrier();
                     let sums =
                         fold::pairs::<T::Lanes, S>(self.sums(&walk.strip::<S>(own, N as u32), &held), &args.tiling);
                     let sums = fold::over_group::<S>(sums, &args.tiling);
@@ -82,15 +95,20 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     let weight = parameter::<T, S>(affine, affine.weight, (walk, &strip), 1.0);
                     let bias = parameter::<T, S>(affine, affine.bias, (walk, &strip), 0.0);
                     let measured = measure(exchange.receive(sums), about, args.reciprocal, args.eps);
-                    if self.tell(&strip, &measured, [weight, bias]) && !repeated {
+                    if self.tell(&strip, &measured, [weight, bias], next) && !repeated {
                         // All blocks of the team agree.
                         (about, repeated) = (measured.mean as f32, true);
+                        tell(ABOUT, [about]);
+                        simt::block_barrier();
                         continue;
                     }
                     about = next;
                     let coming = walk.has(number).then(|| walk.strip::<S>(number, N as u32));
                     self.finish(&walk.strip::<S>(own, N as u32), &held, newest, added, coming);
                     self.save(&walk.strip::<S>(own, N as u32));
+                    if walk.has(number) {
+                        held = self.hold(&walk.strip::<S>(number, N as u32));
+                    }
                     break;
                 }
             }
@@ -130,7 +148,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     unsafe fn fetch_one(&self, strip: &Strip, kept: u32) {
         let from = self.walk.place(self.args.x, strip, strip.passing + kept);
         // SAFETY: the strip has this place, and what was in shared memory has been used.
-        unsafe { simt::copy_async(self.slot(kept), from.cast()) };
+        unsafe { simt::copy_async_once(self.slot(kept), from.cast(), self.walk.zero) };
     }
 
     /// Sets what is kept of a strip on its way, part by part.
@@ -164,60 +182,6 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         held
     }
 
-    /// The thread's sums of distances from what was told, and of their squares.
-    #[inline(always)]
-    unsafe fn sums(&self, strip: &Strip, held: &[Raw; N]) -> [T::Lanes; 2] {
-        let walk = &self.walk;
-        // SAFETY: told before a barrier.
-        let about: T::Lanes = unsafe { walk.told(SHIFTS) };
-        let mut sums = [T::Lanes::splat(0.0); 2];
-        let mut passing = self.oldest(strip);
-        unrolled::<PARTS>(|part| {
-            wait(part);
-            let [mut kept, end] = walk.part(strip.kept, part);
-            while kept < end {
-                // SAFETY: this thread has fetched it, and waited.
-                add::<T>(&mut sums, about, unsafe { simt::shared_load_128(self.slot(kept)) });
-                kept += 1;
-            }
-        });
-        let mut access = 0;
-        while access < strip.passing {
-            let is_more = access + AT_ONCE < strip.passing;
-            unrolled::<{ AT_ONCE as usize }>(|k| {
-                let raw = passing[k];
-                if is_more {
-                    passing[k] = self.pass_one(strip, access + AT_ONCE + k as u32);
-                }
-                add::<T>(&mut sums, about, raw);
-            });
-            access += AT_ONCE;
-        }
-        unrolled::<N>(|k| {
-            if (k as u32) < strip.held {
-                add::<T>(&mut sums, about, held[k]);
-            }
-        });
-        sums
-    }
-
-    /// Starts to load an access that passes.
-    #[inline(always)]
-    fn pass_one(&self, strip: &Strip, access: u32) -> Raw {
-        // SAFETY: the strip has this place.
-        unsafe { simt::load_128_again(self.walk.place(self.args.x, strip, access).cast()) }
-    }
-
-    /// Starts to load the first ones that pass, if any do.
-    #[inline(always)]
-    fn oldest(&self, strip: &Strip) -> [Raw; AT_ONCE as usize] {
-        let mut loaded = [[0; 4]; AT_ONCE as usize];
-        if strip.passing > 0 {
-            unrolled::<{ AT_ONCE as usize }>(|k| loaded[k] = self.pass_one(strip, k as u32));
-        }
-        loaded
-    }
-
     /// Starts to load the access of that number from the last one that passed, for the last time.
     #[inline(always)]
     fn pass_again(&self, strip: &Strip, back: u32) -> Raw {
@@ -236,16 +200,20 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         loaded
     }
 
-    /// Tells all threads what is known of the thread's column. Whether any column has to be measured again. Ends with a barrier.
+    /// Tells all threads what is known of the thread's column, and what distances in the next strip are from. Whether any column has to be
+    /// measured again. Ends with a barrier.
     #[inline(always)]
-    unsafe fn tell(&self, strip: &Strip, measured: &Measured, [weight, bias]: [f32; 2]) -> bool {
+    unsafe fn tell(&self, strip: &Strip, measured: &Measured, [weight, bias]: [f32; 2], next: f32) -> bool {
         let Normalizer { centre, rstd, offset } = Normalizer::<f32>::new(measured.mean, measured.rstd.into());
         let own = self.walk.has_column(strip);
         let again = simt::any(own && !measured.well);
         let warps = MOST_COLUMNS / WARP;
         // SAFETY: what was told before was read before a barrier, and sums are not needed any more.
         unsafe {
-            tell(OF_COLUMNS, [centre, rstd * weight, Real::mul_add(offset, weight, bias)]);
+            tell(
+                OF_COLUMNS,
+                [centre, rstd * weight, Real::mul_add(offset, weight, bias), next],
+            );
             // By the thread that saves it.
             tell(SHIFTS, [measured.mean as f32, measured.variance, measured.rstd]);
             if simt::lane() == 0 && simt::warp_index() < warps {
@@ -417,16 +385,6 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             save(self.args, walk.group::<S>(strip, thread), known);
         }
     }
-}
-
-/// Adds an access to the sums.
-#[inline(always)]
-fn add<T: Data>(sums: &mut [T::Lanes; 2], about: T::Lanes, raw: Raw) {
-    let distance = T::unpack(raw).zip(about, |x, about| x - about);
-    *sums = [
-        sums[0].zip(distance, |sum, d| sum + d),
-        sums[1].zip(distance, |sum, d| Real::mul_add(d, d, sum)),
-    ];
 }
 
 const _: () = assert!(SHIFTS.offset(MOST_COLUMNS).byte_offset() == SUMS.byte_offset() && THREADS >= MOST_COLUMNS);
