@@ -41,13 +41,13 @@ pub const MOST_COLUMNS: u32 = 256;
 pub const AT_ONCE: u32 = 4;
 /// Parts in which accesses come to shared memory, so that the first ones are added up while others are on their way.
 pub(super) const PARTS: usize = 4;
-/// Numbers of a column that threads read, at most.
+/// Numbers of a column that threads are told, at most.
 const OF_COLUMN: u32 = 8;
 
-/// What sums are about, of each column; later what is saved of it.
-const SHIFTS: Shared<f32> = Shared::at(0);
-/// The sums of columns: the first kind of all, then the second; later what is saved.
-const SUMS: Shared<f32> = SHIFTS.offset(MOST_COLUMNS);
+/// What is saved of each column: the first number, and two in the place of its sums.
+const SAVED: Shared<f32> = Shared::at(0);
+/// The sums of columns: the first kind of all, then the second.
+const SUMS: Shared<f32> = SAVED.offset(MOST_COLUMNS);
 /// Numbers of columns: the first of all columns, then the second, …, each from a multiple of [`MOST_COLUMNS`] on.
 const OF_COLUMNS: Shared<f32> = SUMS.offset(2 * MOST_COLUMNS);
 /// Sums of threads, of one kind, of each lane of their accesses.

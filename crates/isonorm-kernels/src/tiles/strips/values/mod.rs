@@ -5,7 +5,7 @@ mod sums;
 use isonorm_math::{Normalizer, Real};
 
 use super::exchange::Exchange;
-use super::{AT_ONCE, MOST_COLUMNS, OF_COLUMNS, PARTS, SHIFTS, SUMS, Strip, THREADS, Walk};
+use super::{AT_ONCE, MOST_COLUMNS, OF_COLUMNS, PARTS, SAVED, SUMS, Strip, THREADS, Walk};
 use super::{fold, head_bytes, parameter, slot, tell};
 use crate::rows::access::Data;
 use crate::rows::epilogue::{Class, Epilogue};
@@ -210,12 +210,13 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         let warps = MOST_COLUMNS / WARP;
         // SAFETY: what was told before was read before a barrier, and sums are not needed any more.
         unsafe {
+            // The last of them at [`ABOUT`].
             tell(
                 OF_COLUMNS,
                 [centre, rstd * weight, Real::mul_add(offset, weight, bias), next],
             );
             // By the thread that saves it.
-            tell(SHIFTS, [measured.mean as f32, measured.variance, measured.rstd]);
+            tell(SAVED, [measured.mean as f32, measured.variance, measured.rstd]);
             if simt::lane() == 0 && simt::warp_index() < warps {
                 simt::shared_store(AGAIN.offset(simt::warp_index()), again.into());
             }
@@ -381,10 +382,10 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         }
         // SAFETY: this thread has kept it, and the caller's.
         unsafe {
-            let known = [0, 1, 2].map(|k| simt::shared_load(SHIFTS.offset(k * MOST_COLUMNS + thread)));
+            let known = [0, 1, 2].map(|k| simt::shared_load(SAVED.offset(k * MOST_COLUMNS + thread)));
             save(self.args, walk.group::<S>(strip, thread), known);
         }
     }
 }
 
-const _: () = assert!(SHIFTS.offset(MOST_COLUMNS).byte_offset() == SUMS.byte_offset() && THREADS >= MOST_COLUMNS);
+const _: () = assert!(SAVED.offset(MOST_COLUMNS).byte_offset() == SUMS.byte_offset() && THREADS >= MOST_COLUMNS);
