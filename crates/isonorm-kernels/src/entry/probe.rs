@@ -72,7 +72,7 @@ pub unsafe extern "ptx-kernel" fn simt_asynchronous(from: *const u32, counter: *
     // SAFETY: the caller's.
     unsafe {
         simt::copy_async(place, from);
-        simt::copy_async_once(place, from, simt::zero());
+        simt::copy_async_once(place, from);
         simt::copy_async_64(place.offset(8), from);
         simt::copy_async_some(place.offset(4), from, 12);
         simt::copy_commit();

@@ -299,7 +299,7 @@ macro_rules! lanes {
             fn map_rolled(self, mut change: impl FnMut(f32) -> f32) -> Self {
                 let mut numbers = self;
                 // What is side by side hides each other's latency; all of it at once is no faster, and twice the code.
-                let mut left = simt::opaque(2);
+                let mut left = simt::opaque(2_u32);
                 while left > 0 {
                     numbers = [$(numbers[$second],)* $(change(numbers[$first]),)*];
                     left -= 1;

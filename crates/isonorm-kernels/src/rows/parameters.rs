@@ -8,6 +8,7 @@ use super::access::{Access, Data, Span};
 pub use super::known::{Known, OfType, Usual};
 use super::lanes::{Lanes, unrolled};
 pub use super::run_of::RunOf;
+use crate::simt;
 
 /// Weight and bias as a kernel is told them: `f32`, or of the data's type. There are `runs` of each for each of `sets` sets, and
 /// row `r` belongs to set `r mod sets`.
@@ -71,6 +72,32 @@ impl Affine {
             } else {
                 f32::load_keep(base.cast::<f32>().wrapping_add(index as usize)).to_bits()
             }
+        }
+    }
+
+    /// Starts to load a parameter, which is [known](Affine::known) later; another number where there is none.
+    ///
+    /// # Safety
+    ///
+    /// `base` is null, or as for [`parameter`](Affine::parameter).
+    #[inline(always)]
+    pub(crate) unsafe fn ask<T: Data>(&self, base: *const u8, index: u32, otherwise: f32) -> u32 {
+        match base.is_null() {
+            true if self.is_narrow::<T>() => T::from_acc(otherwise).to_word(),
+            true => otherwise.to_bits(),
+            // SAFETY: the caller's.
+            false => unsafe { self.word::<T>(base, index) },
+        }
+    }
+
+    /// What was [asked](Affine::ask) for, as a number. It is waited for here: where it was asked for is a branch, and what a compiler computes
+    /// of it there is waited for there.
+    #[inline(always)]
+    pub(crate) fn known<T: Data>(&self, word: u32) -> f32 {
+        let word = simt::opaque(word);
+        match self.is_narrow::<T>() {
+            true => T::from_word(word).to_acc(),
+            false => f32::from_bits(word),
         }
     }
 

@@ -23,8 +23,8 @@ pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
 
 /// As [`copy_async`], of what nobody will read again soon.
 #[track_caller]
-pub unsafe fn copy_async_once<T>(to: Shared<T>, from: *const u32, zero: u32) {
-    start(Source::Global(from.addr()), to.byte_offset() ^ zero, 16);
+pub unsafe fn copy_async_once<T>(to: Shared<T>, from: *const u32) {
+    start(Source::Global(from.addr()), to.byte_offset(), 16);
 }
 
 /// As [`copy_async`], of 8 bytes.

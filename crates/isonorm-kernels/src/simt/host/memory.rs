@@ -67,7 +67,7 @@ pub unsafe fn store_8_again(place: *mut u8, value: u32) {
 }
 
 /// The same value, of which the compiler no longer knows where it came from.
-pub fn opaque(value: u32) -> u32 {
+pub fn opaque<T: Word>(value: T) -> T {
     std::hint::black_box(value)
 }
 

@@ -2,14 +2,16 @@
 
 use core::arch::asm;
 
+use crate::simt::Word;
+
 /// The same value, of which the compiler no longer knows where it came from: what is computed from it is computed again
 /// instead of kept in registers, and a loop that it bounds stays a loop. No instruction.
 #[inline(always)]
-pub fn opaque(value: u32) -> u32 {
-    let mut value = value;
+pub fn opaque<T: Word>(value: T) -> T {
+    let mut value = value.to_word();
     // SAFETY: no instruction.
     unsafe { asm!("// {}", inout(reg32) value, options(nomem, nostack, preserves_flags)) };
-    value
+    T::from_word(value)
 }
 
 /// As [`opaque`], for 64 bits.

@@ -20,19 +20,29 @@ pub unsafe fn copy_async<T>(to: Shared<T>, from: *const u32) {
     }
 }
 
-/// As [`copy_async`], of what nobody will read again soon: the last-level cache gives its place to others first. `zero` is what
-/// [`zero`](crate::simt::zero) gives: where the assembler (of CUDA 13.0) takes a part of the place in shared memory from a register of the warp,
-/// an H200 refuses the instruction, and it cannot of what it has to combine, bit by bit, with a number of each thread.
+/// As [`copy_async`], of what nobody will read again soon: the last-level cache gives its place to others first.
+///
+/// Where the assembler (of CUDA 13.0) takes a part of the place in shared memory from a register of the warp, an H200 refuses the instruction,
+/// and it cannot of what it has to combine, bit by bit, with a number of each thread: here 0, the lanes that come both before and behind this one.
 ///
 /// # Safety
 ///
 /// As for [`copy_async`]; of compute capability 9.0 or later.
 #[inline(always)]
-pub unsafe fn copy_async_once<T>(to: Shared<T>, from: *const u32, zero: u32) {
+pub unsafe fn copy_async_once<T>(to: Shared<T>, from: *const u32) {
     // SAFETY: the caller's.
     unsafe {
-        asm!("cp.async.cg.shared.global.L2::cache_hint [{}], [{}], 16, {};", in(reg32) address(to) ^ zero, in(reg64) from,
-            const EVICT_FIRST, options(nostack, preserves_flags));
+        asm!(
+            "{{",
+            ".reg .b32 %place, %others;",
+            "mov.u32 %place, %lanemask_lt;",
+            "mov.u32 %others, %lanemask_gt;",
+            "and.b32 %place, %place, %others;",
+            "xor.b32 %place, %place, {};",
+            "cp.async.cg.shared.global.L2::cache_hint [%place], [{}], 16, {};",
+            "}}",
+            in(reg32) address(to), in(reg64) from, const EVICT_FIRST, options(nostack, preserves_flags),
+        );
     }
 }
 

@@ -62,15 +62,19 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         let (args, place) = (self.args, &self.place);
         // SAFETY: the caller's, here and below.
         unsafe {
+            let affine = &args.affine;
+            // First of all, as all else has to wait for it.
+            let [mean, rstd] = [args.mean, args.rstd].map(|base| place.ask(base));
+            let parameters =
+                [(affine.weight, 1.0), (affine.bias, 0.0)].map(|parameter| place.ask_parameter::<T>(affine, parameter));
             match self.has_residual() {
                 true => place.fetch([args.x, args.dy, args.residual]),
                 false => place.fetch([args.x, args.dy]),
             }
             if place.has_group() {
-                let (group, affine) = (simt::thread_index(), &args.affine);
-                let [centre, rstd] = [args.mean, args.rstd].map(|base| self.statistic(base));
-                let weight = place.parameter::<T>(affine, affine.weight, 1.0);
-                let bias = place.parameter::<T>(affine, affine.bias, 0.0);
+                let group = simt::thread_index();
+                let [centre, rstd] = [mean, rstd].map(simt::opaque);
+                let [weight, bias] = parameters.map(|parameter| affine.known::<T>(parameter));
                 place.tell(NUMBERS, OF_Z, group, [centre, rstd * weight, bias]);
                 place.tell(place.kept_numbers(), 0, group, [rstd, weight]);
             }
@@ -85,13 +89,6 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             self.finish(&self.map(), of_dx);
         }
         fold::end(place);
-    }
-
-    /// What the forward pass saved of the thread's group.
-    #[inline(always)]
-    unsafe fn statistic(&self, base: *const f32) -> f32 {
-        // SAFETY: the caller's: a number for each group.
-        unsafe { f32::load(base.wrapping_add(self.place.group() as usize)) }
     }
 
     /// Whether z is needed, and a residual is part of it.

@@ -193,8 +193,9 @@ impl<'a> Place<'a> {
             let [mut k, end] = self.part(part);
             while k < end {
                 unrolled::<M>(|tensor| {
+                    let (to, from) = (self.slot(k, tensor as u32), self.place(tensors[tensor], k));
                     // SAFETY: the caller's.
-                    unsafe { simt::copy_async(self.slot(k, tensor as u32), self.place(tensors[tensor], k).cast()) };
+                    unsafe { simt::copy_async_once(to, from.cast()) };
                 });
                 k += 1;
             }
@@ -226,18 +227,32 @@ impl<'a> Place<'a> {
         self.first_group + simt::thread_index()
     }
 
-    /// A parameter of the thread's group; another number where there is none.
+    /// Starts to load a number of the thread's group; nothing where there is none.
+    ///
+    /// # Safety
+    ///
+    /// `base` points to a number for each group.
+    #[inline(always)]
+    unsafe fn ask(&self, base: *const f32) -> f32 {
+        match self.has_group() {
+            // SAFETY: the caller's.
+            true => unsafe { f32::load(base.wrapping_add(self.group() as usize)) },
+            false => 0.0,
+        }
+    }
+
+    /// Starts to load a parameter of the thread's group; another number where there is none.
     ///
     /// # Safety
     ///
     /// `base` is null or points to a parameter for each group, as `affine` says.
     #[inline(always)]
-    unsafe fn parameter<T: Data>(&self, affine: &Affine, base: *const u8, otherwise: f32) -> f32 {
-        if base.is_null() || !self.has_group() {
-            return otherwise;
+    unsafe fn ask_parameter<T: Data>(&self, affine: &Affine, (base, otherwise): (*const u8, f32)) -> u32 {
+        match self.has_group() {
+            // SAFETY: the caller's.
+            true => unsafe { affine.ask::<T>(base, self.group(), otherwise) },
+            false => 0,
         }
-        // SAFETY: the caller's.
-        unsafe { affine.parameter::<T>(base, self.group()) }
     }
 
     /// A number of the group of each element of an access, as it was told.

@@ -75,9 +75,11 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         unsafe {
             place.fetch([args.x]);
             if place.has_group() {
-                let [weight, bias] = [(args.affine.weight, 1.0), (args.affine.bias, 0.0)]
-                    .map(|(base, otherwise)| place.parameter::<T>(&args.affine, base, otherwise));
-                place.tell(NUMBERS, WEIGHT, simt::thread_index(), [weight, bias]);
+                let affine = &args.affine;
+                let parameters = [(affine.weight, 1.0), (affine.bias, 0.0)]
+                    .map(|parameter| place.ask_parameter::<T>(affine, parameter))
+                    .map(|parameter| affine.known::<T>(parameter));
+                place.tell(NUMBERS, WEIGHT, simt::thread_index(), parameters);
             }
             loop {
                 self.add_up(round);

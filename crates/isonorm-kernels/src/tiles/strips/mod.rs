@@ -30,7 +30,7 @@ use super::Spec;
 use super::tiling::Tiling;
 use crate::rows::access::Data;
 use crate::rows::lanes::{Lanes, unrolled};
-use crate::rows::parameters::at_least_one;
+use crate::rows::parameters::{Affine, at_least_one};
 use crate::simt::{self, Shared};
 
 /// Threads of a block.
@@ -79,8 +79,6 @@ struct Walk<'a> {
     step: u32,
     /// Its accesses; none where there are too few columns.
     accesses: u32,
-    /// See [`simt::copy_async_once`].
-    zero: u32,
 }
 
 /// A strip, as a thread sees it.
@@ -133,7 +131,6 @@ impl<'a> Walk<'a> {
             } else {
                 (rows - row).div_ceil(at_least_one(step).get())
             },
-            zero: simt::zero(),
         }
     }
 
@@ -247,6 +244,21 @@ impl<'a> Walk<'a> {
         [part as u32, part as u32 + 1].map(|part| (part * of_part).min(kept))
     }
 
+    /// Sets each access to a strip that is kept on its way to shared memory, part by part.
+    #[inline(always)]
+    fn each_kept(&self, strip: &Strip, fetch: impl Fn(u32)) {
+        let mut part = 0;
+        while part < PARTS {
+            let [mut kept, end] = self.part(strip.kept, part);
+            while kept < end {
+                fetch(kept);
+                kept += 1;
+            }
+            simt::copy_commit();
+            part += 1;
+        }
+    }
+
     /// What was told of each of the thread's columns.
     ///
     /// # Safety
@@ -293,22 +305,20 @@ pub(super) fn wait(part: usize) {
     }
 }
 
-/// A parameter of the thread's column; another number where there is none.
+/// Starts to load a parameter of the thread's column; another number where there is none.
 ///
 /// # Safety
 ///
 /// `base` is null or points to a parameter for each column of a line, or each group, as `affine` says.
 #[inline(always)]
-unsafe fn parameter<T: Data, S: Spec>(
-    affine: &crate::rows::parameters::Affine,
-    base: *const u8,
+unsafe fn ask<T: Data, S: Spec>(
+    affine: &Affine,
+    (base, otherwise): (*const u8, f32),
     (walk, strip): (&Walk<'_>, &Strip),
-    otherwise: f32,
-) -> f32 {
-    let thread = simt::thread_index();
-    if base.is_null() || thread >= strip.width {
-        return otherwise;
+) -> u32 {
+    if !walk.has_column(strip) {
+        return 0;
     }
     // SAFETY: the caller's.
-    unsafe { affine.parameter::<T>(base, strip.first + walk.unit::<S>(thread)) }
+    unsafe { affine.ask::<T>(base, strip.first + walk.unit::<S>(simt::thread_index()), otherwise) }
 }

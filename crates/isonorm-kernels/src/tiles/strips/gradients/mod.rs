@@ -1,11 +1,12 @@
 //! The backward pass over strips; see [`backward`](crate::tiles::backward) for what it computes.
 
+mod column;
 mod sums;
 
 use isonorm_math::Real;
 
 use super::exchange::Exchange;
-use super::{MOST_COLUMNS, OF_COLUMNS, PARTS, Strip, THREADS, Walk, fold, head_bytes, parameter, slot, tell};
+use super::{MOST_COLUMNS, OF_COLUMNS, PARTS, Strip, THREADS, Walk, fold, head_bytes, slot, tell};
 use crate::rows::access::Data;
 use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::lanes::{Lanes, unrolled};
@@ -61,24 +62,6 @@ pub unsafe fn gradients<T: Data, S: Spec, const N: usize>(args: &Args<T>) {
     unsafe { pass.each_strip() };
 }
 
-/// What is known of the thread's column.
-#[derive(Clone, Copy)]
-struct Column {
-    /// From x to z.
-    map: Map<f32>,
-    weight: f32,
-    rstd: f32,
-}
-
-impl Column {
-    /// What all threads that have the column want to know.
-    #[inline(always)]
-    fn told(&self) -> [f32; 3] {
-        let Map { centre, scale, shift } = self.map;
-        [centre, scale, shift]
-    }
-}
-
 struct Pass<'a, T, S, const N: usize> {
     args: &'a Args<T>,
     walk: Walk<'a>,
@@ -97,15 +80,18 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         let (args, walk) = (self.args, &self.walk);
         let mut exchange = Exchange::new(args.messages, walk.team, walk.rank, &args.tiling);
         let mut number = walk.team;
-        if walk.has(number) {
-            // SAFETY: the caller's, here and below.
-            unsafe { self.fetch(&walk.strip::<S>(number, N as u32)) };
-        }
-        // SAFETY: as above.
-        let mut column = unsafe { self.column(number) };
         let mut own_set = 0;
-        // SAFETY: nothing was told before.
-        unsafe { tell(set(own_set), column.told()) };
+        // SAFETY: the caller's, and nothing was told before.
+        let mut weight = unsafe {
+            // First of all, as all else of the strip has to wait for it.
+            let column = self.ask(number);
+            if walk.has(number) {
+                self.fetch(&walk.strip::<S>(number, N as u32));
+            }
+            let column = self.known(column);
+            self.tell(set(own_set), &column);
+            column.weight
+        };
         simt::block_barrier();
         while walk.has(number) {
             let own = number;
@@ -119,9 +105,11 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                 // What comes while others send.
                 let strip = walk.strip::<S>(own, N as u32);
                 let newest = self.newest(&strip);
-                let next = self.column(number);
+                let next = self.ask(number);
                 let [of_gx, of_g] = exchange.receive(sums);
-                let of_gx = of_gx * column.rstd;
+                let next = self.known(next);
+                let rstd = self.own_rstd();
+                let of_gx = of_gx * rstd;
                 // dx = scale · g + (x − mean) · slope + constant
                 let columns = match () {
                     () if S::JOINED => args.tiling.line as u32 / at_least_one(args.tiling.groups_of_line),
@@ -130,12 +118,12 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                 };
                 let elements = (args.tiling.rows as u32 * columns) as f32;
                 let [of_weighted_gx, of_weighted_g] =
-                    fold::over_group::<S>([of_gx * column.weight, of_g * column.weight], &args.tiling);
-                let slope = -(column.rstd * (of_weighted_gx / elements)) * column.rstd;
-                let constant = -column.rstd * (of_weighted_g / elements);
+                    fold::over_group::<S>([of_gx * weight, of_g * weight], &args.tiling);
+                let slope = -(rstd * (of_weighted_gx / elements)) * rstd;
+                let constant = -rstd * (of_weighted_g / elements);
                 tell(OF_DX, [slope, constant]);
                 // With that, so that a warp that has finished this strip need not wait for the others.
-                tell(set(1 - own_set), next.told());
+                self.tell(set(1 - own_set), &next);
                 simt::block_barrier();
                 if walk.rank == 0 && walk.is_first::<S>(&strip) {
                     let place =
@@ -145,37 +133,10 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                 }
                 let coming = walk.has(number).then(|| walk.strip::<S>(number, N as u32));
                 self.finish(&walk.strip::<S>(own, N as u32), (&held, newest), coming, set(own_set));
-                column = next;
+                weight = next.weight;
                 own_set = 1 - own_set;
             }
         }
-    }
-
-    /// Starts to load what is known of the thread's column of a strip; nothing where there is none.
-    #[inline(always)]
-    unsafe fn column(&self, number: u32) -> Column {
-        let (args, walk) = (self.args, &self.walk);
-        let mut column = Column {
-            map: Map::default(),
-            weight: 0.0,
-            rstd: 0.0,
-        };
-        if !walk.has(number) {
-            return column;
-        }
-        let strip = walk.strip::<S>(number, N as u32);
-        if walk.has_column(&strip) {
-            let group = walk.group::<S>(&strip, simt::thread_index()) as usize;
-            // SAFETY: the caller's: a number for each column.
-            unsafe {
-                column.weight = parameter::<T, S>(&args.affine, args.affine.weight, (walk, &strip), 1.0);
-                column.rstd = f32::load(args.rstd.wrapping_add(group));
-                column.map.centre = f32::load(args.mean.wrapping_add(group));
-                column.map.shift = parameter::<T, S>(&args.affine, args.affine.bias, (walk, &strip), 0.0);
-            }
-            column.map.scale = column.rstd * column.weight;
-        }
-        column
     }
 
     #[inline(always)]
@@ -188,25 +149,17 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         let (args, walk, access, [x, dy]) = (self.args, &self.walk, strip.passing + kept, self.slots(kept));
         // SAFETY: the strip has this place, and what was in shared memory has been used.
         unsafe {
-            simt::copy_async_once(x, walk.place(args.x, strip, access).cast(), walk.zero);
-            simt::copy_async_once(dy, walk.place(args.dy, strip, access).cast(), walk.zero);
+            simt::copy_async_once(x, walk.place(args.x, strip, access).cast());
+            simt::copy_async_once(dy, walk.place(args.dy, strip, access).cast());
         }
     }
 
     /// Sets what is kept of a strip on its way, part by part.
     #[inline(always)]
     unsafe fn fetch(&self, strip: &Strip) {
-        let mut part = 0;
-        while part < PARTS {
-            let [mut kept, end] = self.walk.part(strip.kept, part);
-            while kept < end {
-                // SAFETY: the caller's.
-                unsafe { self.fetch_one(strip, kept) };
-                kept += 1;
-            }
-            simt::copy_commit();
-            part += 1;
-        }
+        // SAFETY: the caller's.
+        self.walk
+            .each_kept(strip, |kept| unsafe { self.fetch_one(strip, kept) });
     }
 
     /// What has come to shared memory.

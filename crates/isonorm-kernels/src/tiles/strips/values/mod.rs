@@ -6,7 +6,7 @@ use isonorm_math::{Normalizer, Real};
 
 use super::exchange::Exchange;
 use super::{AT_ONCE, MOST_COLUMNS, OF_COLUMNS, PARTS, SAVED, SUMS, Strip, THREADS, Walk};
-use super::{fold, head_bytes, parameter, slot, tell};
+use super::{ask, fold, head_bytes, slot, tell};
 use crate::rows::access::Data;
 use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::lanes::{Lanes, rotated, unrolled};
@@ -92,10 +92,11 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     let added = self.first_added(&strip);
                     let next = mean_of_sample(self.sample(number));
                     let affine = &args.affine;
-                    let weight = parameter::<T, S>(affine, affine.weight, (walk, &strip), 1.0);
-                    let bias = parameter::<T, S>(affine, affine.bias, (walk, &strip), 0.0);
+                    let parameters = [(affine.weight, 1.0), (affine.bias, 0.0)]
+                        .map(|parameter| ask::<T, S>(affine, parameter, (walk, &strip)));
                     let measured = measure(exchange.receive(sums), about, args.reciprocal, args.eps);
-                    if self.tell(&strip, &measured, [weight, bias], next) && !repeated {
+                    let parameters = parameters.map(|parameter| affine.known::<T>(parameter));
+                    if self.tell(&strip, &measured, parameters, next) && !repeated {
                         // All blocks of the team agree.
                         (about, repeated) = (measured.mean as f32, true);
                         tell(ABOUT, [about]);
@@ -148,23 +149,15 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
     unsafe fn fetch_one(&self, strip: &Strip, kept: u32) {
         let from = self.walk.place(self.args.x, strip, strip.passing + kept);
         // SAFETY: the strip has this place, and what was in shared memory has been used.
-        unsafe { simt::copy_async_once(self.slot(kept), from.cast(), self.walk.zero) };
+        unsafe { simt::copy_async_once(self.slot(kept), from.cast()) };
     }
 
     /// Sets what is kept of a strip on its way, part by part.
     #[inline(always)]
     unsafe fn fetch(&self, strip: &Strip) {
-        let mut part = 0;
-        while part < PARTS {
-            let [mut kept, end] = self.walk.part(strip.kept, part);
-            while kept < end {
-                // SAFETY: the caller's.
-                unsafe { self.fetch_one(strip, kept) };
-                kept += 1;
-            }
-            simt::copy_commit();
-            part += 1;
-        }
+        // SAFETY: the caller's.
+        self.walk
+            .each_kept(strip, |kept| unsafe { self.fetch_one(strip, kept) });
     }
 
     /// Starts to load what stays in registers.
