@@ -94,11 +94,7 @@ impl Affine {
     /// of it there is waited for there.
     #[inline(always)]
     pub(crate) fn known<T: Data>(&self, word: u32) -> f32 {
-        let word = simt::opaque(word);
-        match self.is_narrow::<T>() {
-            true => T::from_word(word).to_acc(),
-            false => f32::from_bits(word),
-        }
+        number::<T>(self.is_narrow::<T>(), simt::opaque(word))
     }
 
     /// One parameter as a number.
