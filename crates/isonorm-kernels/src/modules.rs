@@ -65,6 +65,7 @@ modules! {
     "rows_each_any" of "f32" "f16" "bf16" for 80;
     "rows_each_elements" of "f32" "f16" "bf16" for 80;
     "rows_forward_cluster_plain" of "f32" "f16" "bf16" for 90;
+    "rows_forward_cluster_any" of "f32" "f16" "bf16" for 90;
     "rows_forward_cluster_runs_plain" of "f32" "f16" "bf16" for 90;
     "rows_forward_cluster_runs_any" of "f32" "f16" "bf16" for 90;
     "rows_forward_chip_plain" of "f32" "f16" "bf16" for 80;
@@ -113,6 +114,7 @@ modules! {
     "rows_backward_apart_wide" of "f32" for 80;
     "rows_backward_apart_cluster" of "f32" "f16" "bf16" for 90;
     "rows_backward_wide" of "f32" for 80;
+    "rows_backward_added" of "f32" "f16" "bf16" for 80;
     "rows_backward" of "f32" "f16" "bf16" for 80;
     "rows_backward_elements" of "f32" "f16" "bf16" for 80;
     "rows_backward_cluster_plain" of "f32" "f16" "bf16" for 90;

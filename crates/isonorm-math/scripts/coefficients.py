@@ -38,6 +38,9 @@ FORMATS = (
     ("f64", 9, 10, 11, 23, 4, "39"),
 )
 
+# Mills' ratio for `Brief`: its pole, the end of its range, and its degree.
+BRIEF_POLE, BRIEF_END, BRIEF_DEGREE = 3, "14.5", 8
+
 # Points at which the error is looked at.
 GRID = 600
 
@@ -253,6 +256,22 @@ def main():
             interval(mpf(-1), 1 - 2 * pole / (mpf(end) + pole)),
             mills_degree,
         )
+
+    pole, end = mpf(BRIEF_POLE), mpf(BRIEF_END)
+
+    def brief_mills_rest(w):
+        return mills(pole / w - pole) / w
+
+    polynomial(
+        "brief_mills_rest",
+        "f32",
+        f"Φ(−x) · e^(x²/2) / w as a function of w = {BRIEF_POLE}/(x + {BRIEF_POLE}), 0 ≤ x ≤ {BRIEF_END}.",
+        "w",
+        brief_mills_rest,
+        lambda w: 1 / brief_mills_rest(w),
+        interval(pole / (end + pole), mpf(1)),
+        BRIEF_DEGREE,
+    )
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@
 mod kinds;
 
 pub use kinds::{Gelu, GeluTanh, HardSwish, Identity, LeakyRelu, Relu, Sigmoid, Silu, Tanh};
+pub(crate) use kinds::{cut, cut_below};
 
 use crate::Real;
 

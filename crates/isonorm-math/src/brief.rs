@@ -1,4 +1,4 @@
-//! [`Brief`]: an `f32` whose elementary functions take few instructions, for results that are rounded to 16 bits.
+//! [`Brief`]: an `f32` whose elementary functions take few instructions of a GPU.
 //!
 //! A GPU has instructions for about 2ˣ and about 1/x, wrong by 2⁻²² and 2⁻²³ of the result at most, and 0 where that is subnormal. With
 //! w = 2^(−|x| · log₂ e), which no end of the exponent's range is near but 0, they make
@@ -7,7 +7,8 @@
 //! σ(|x|) = 1 / (1 + w)      σ(−|x|) = w / (1 + w)      tanh |x| = (1 − w²) / (1 + w²)      φ(x) = 2^(−x² · ½ log₂ e) / √(2π)
 //! ```
 //!
-//! with a rounding or two of the argument; σ(x) alone is 1 / (1 + 2^(−x · log₂ e)), whatever the sign. All are within the error that activations
+//! with a rounding or two of the argument; σ(x) alone is 1 / (1 + 2^(−x · log₂ e)), whatever the sign. The normal distribution's tail is
+//! Φ(−|x|) = e^(−x²/2) · v · polynomial(v), v = 3/(|x| + 3), and x · Φ(x) = max(x, 0) − |x| · Φ(−|x|), without a choice by sign. All are within the error that activations
 //! of an `f32` are allowed, so that the nearest number of 16 bits is found as often, but for factors below 2⁻¹²⁶, which are 0: those of x below −87.
 //! These instructions are no operations of IEEE 754: their last bits are the processor's own, and on a CPU, where
 //! [`Brief`] stands in for them with the nearest number, others.
@@ -16,7 +17,8 @@ use core::f64::consts::LOG2_E;
 use core::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
 use crate::Real;
-use crate::elementary::{self, Format, INVERSE_ROOT_TWO_PI, TANH_NEAR};
+use crate::coefficients::brief_mills_rest_f32;
+use crate::elementary::{Format, INVERSE_ROOT_TWO_PI, TANH_NEAR};
 
 /// An `f32` in every way but for how its elementary functions are computed; the [module](self) says how.
 ///
@@ -58,6 +60,32 @@ fn flushed(x: f32) -> f32 {
 #[inline(always)]
 fn decay(x: f32, factor: f64) -> f32 {
     power_of_two(x.abs() * (-LOG2_E * factor) as f32)
+}
+
+/// What the normal distribution's tail is made of.
+struct Tail {
+    /// |x|, as far as e^(−x²/2) is not 0.
+    size: f32,
+    /// e^(−x²/2)
+    gaussian: f32,
+    /// 3/(|x| + 3)
+    w: f32,
+    /// Φ(−|x|) / (gaussian · w)
+    rest: f32,
+}
+
+impl Tail {
+    #[inline(always)]
+    fn new(x: f32) -> Self {
+        let size = x.abs().not_above(f32::NORMAL_END);
+        let w = about_reciprocal(Real::mul_add(size, 1.0 / f32::MILLS_POLE, 1.0));
+        Self {
+            size,
+            gaussian: power_of_two(size * size * (-0.5 * LOG2_E) as f32),
+            w,
+            rest: brief_mills_rest_f32(w),
+        }
+    }
 }
 
 macro_rules! as_f32 {
@@ -177,13 +205,34 @@ impl Real for Brief {
 
     #[inline(always)]
     fn normal_cdf_pdf(self) -> (Self, Self) {
-        let a = Real::min(f32::NORMAL_END, self.0.abs());
-        let gaussian = power_of_two(a * a * (-0.5 * LOG2_E) as f32);
-        // Mills' ratio, as `elementary` has it, but for what rounds off the sum of x and its pole.
-        let w = about_reciprocal(Real::mul_add(a, 1.0 / f32::MILLS_POLE, 1.0));
-        let tail = gaussian * (w * elementary::mills_of(w));
+        let Tail { gaussian, w, rest, .. } = Tail::new(self.0);
+        let tail = gaussian * (w * rest);
         let cdf = if self.0 > 0.0 { 1.0 - tail } else { tail };
         (Self(cdf), Self(gaussian * INVERSE_ROOT_TWO_PI as f32))
+    }
+
+    #[inline(always)]
+    fn gelu(self) -> Self {
+        let Tail {
+            size,
+            gaussian,
+            w,
+            rest,
+        } = Tail::new(self.0);
+        Self(Real::mul_add(-gaussian, size * w * rest, self.0.ramp()))
+    }
+
+    #[inline(always)]
+    fn gelu_slope(self) -> Self {
+        let Tail {
+            size,
+            gaussian,
+            w,
+            rest,
+        } = Tail::new(self.0);
+        let below = gaussian * Real::mul_add(-size, INVERSE_ROOT_TWO_PI as f32, w * rest);
+        // f′(x) + f′(−x) = 1
+        Self(if self.0 < 0.0 { below } else { 1.0 - below })
     }
 }
 

@@ -17,8 +17,8 @@
 
 use core::f64::consts::{LOG2_E, SQRT_2};
 
+use crate::Real;
 use crate::coefficients;
-use crate::division::Division;
 
 /// 1/√(2π)
 pub(crate) const INVERSE_ROOT_TWO_PI: f64 = 0.398_942_280_401_432_7;
@@ -30,7 +30,7 @@ const SIGMOID_FAR: f64 = -16.2;
 pub(crate) const TANH_NEAR: f64 = 0.6;
 
 /// What elementary functions need to know about a type.
-pub(crate) trait Format: Division {
+pub(crate) trait Format: Real {
     /// 1.5 · 2^(fraction bits): adding it rounds to an integer, which is left in the lowest bits.
     const ROUND: Self;
     /// ln 2 = LN_2_HI + LN_2_LO, where n · LN_2_HI is exact.
@@ -196,7 +196,7 @@ pub(crate) fn tanh<R: Format>(x: R) -> R {
     let scale = R::power(rounded);
     let exp_and_one = scale.mul_add(exp_reduced_less_one(r), scale + R::ONE);
     let two = R::ONE + R::ONE;
-    let far = (-two).mul_add(exp_and_one.reciprocal(), R::ONE);
+    let far = (-two).mul_add(R::ONE / exp_and_one, R::ONE);
     let value = if x.abs() < R::from_f64(TANH_NEAR) { near } else { far };
     value.with_sign_of(x)
 }
@@ -211,14 +211,14 @@ pub(crate) fn sigmoid<R: Format>(x: R) -> R {
     let first = if far { R::ZERO } else { scale };
     let last = if far { scale } else { R::ZERO };
     let exp_and_one = scale.mul_add(exp_reduced_less_one(r), first + R::SHIFT_SCALE) + last;
-    exp_and_one.reciprocal() * R::SHIFT_SCALE
+    R::ONE / exp_and_one * R::SHIFT_SCALE
 }
 
 /// σ(|x|) and σ(−|x|), for one division, and both tails as far as they reach.
 #[inline(always)]
 pub(crate) fn sigmoid_sides<R: Format>(x: R) -> (R, R) {
     let e = exp_below(-x.abs());
-    let larger = (R::ONE + e).reciprocal();
+    let larger = R::ONE / (R::ONE + e);
     (larger, e * larger)
 }
 
@@ -226,7 +226,7 @@ pub(crate) fn sigmoid_sides<R: Format>(x: R) -> (R, R) {
 #[inline(always)]
 fn mills<R: Format>(x: R) -> R {
     let sum = x + R::MILLS_POLE;
-    let quotient = R::MILLS_POLE.quotient(sum);
+    let quotient = R::MILLS_POLE / sum;
     // One Newton step takes back what rounded off the sum and the quotient: M depends on w up to 3.2 times over.
     let sum_rest = x - (sum - R::MILLS_POLE);
     let rest = (-quotient).mul_add(sum_rest, (-quotient).mul_add(sum, R::MILLS_POLE));
@@ -236,7 +236,7 @@ fn mills<R: Format>(x: R) -> R {
 
 /// The same over w = k/(x + k).
 #[inline(always)]
-pub(crate) fn mills_of<R: Format>(w: R) -> R {
+fn mills_of<R: Format>(w: R) -> R {
     let two = R::ONE + R::ONE;
     (-two).mul_add(w, R::ONE).mills_rest()
 }

@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`real`] | [`Real`]: `f32` and `f64` with named fused multiply-add, `exp`, `tanh`, `erf`, Φ |
-//! | [`brief`] | [`Brief`]: an `f32` whose functions are short, for results of 16 bits |
+//! | [`brief`] | [`Brief`]: an `f32` whose functions are short, for GPUs |
 //! | [`half`] | [`F16`] and [`Bf16`]: storage types and their conversions |
 //! | [`element`] | [`Element`]: what a tensor stores, and the type it is accumulated in |
 //! | [`moments`] | [`Moments`]: count, mean and sum of squared distances, and their merge |
@@ -39,7 +39,6 @@
 pub mod activation;
 pub mod brief;
 mod coefficients;
-mod division;
 pub mod element;
 mod elementary;
 pub mod half;

@@ -2,8 +2,7 @@
 
 use core::arch::asm;
 
-/// About 1/x, from which one step of Newton's method leads to the nearest number, unless x or 1/x is near the end of the
-/// exponent's range: so the assembler makes a reciprocal, after a branch for those.
+/// About 1/x; 0 where that is a subnormal number.
 #[inline(always)]
 pub(crate) fn about_reciprocal(x: f32) -> f32 {
     let result: f32;

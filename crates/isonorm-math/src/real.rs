@@ -3,6 +3,7 @@
 use core::fmt::Debug;
 use core::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub, SubAssign};
 
+use crate::activation::{cut, cut_below};
 use crate::elementary;
 
 /// A type that arithmetic is done in: `f32` or `f64`.
@@ -162,6 +163,21 @@ pub trait Real:
 
     /// Φ(x) and φ(x) together, for the price of one exponential.
     fn normal_cdf_pdf(self) -> (Self, Self);
+
+    /// x · Φ(x), which is [`Gelu`](crate::activation::Gelu), and its limit 0 at −∞.
+    #[inline(always)]
+    fn gelu(self) -> Self {
+        let x = cut_below(self);
+        x * x.normal_cdf()
+    }
+
+    /// Its derivative, Φ(x) + x · φ(x), and its limits at ±∞.
+    #[inline(always)]
+    fn gelu_slope(self) -> Self {
+        let x = cut(self);
+        let (cdf, pdf) = x.normal_cdf_pdf();
+        x.mul_add(pdf, cdf)
+    }
 }
 
 macro_rules! real {

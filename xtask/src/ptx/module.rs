@@ -125,26 +125,34 @@ impl Module {
             | "rows_backward_chip_segments_piecewise"
             | "rows_backward_chip_ragged_plain"
             | "rows_backward_chip_ragged_piecewise" => Some(80),
-            "rows_forward_piecewise" if more > 0 => match kernel {
-                "layer_block_v3" => Some(64),
-                "rms_block_v3" => Some(72),
-                "layer_block_v4" | "layer_lanes4_v4" => Some(96),
-                _ if kernel.ends_with("_v3") => Some(80),
-                _ if kernel.ends_with("_v4") && kernel.starts_with("layer") => Some(88),
-                _ if kernel.ends_with("_v4") => Some(96),
-                _ => None,
-            },
+            "rows_forward_piecewise" if more > 0 => Some(match kernel {
+                "layer_block_v4" => 64,
+                "rms_block_v4" => 80,
+                "layer_block_v3" | "rms_block_v3" => 56,
+                "layer_lanes4_v3" => 72,
+                _ if kernel.ends_with("_v4") && kernel.starts_with("layer") => 80,
+                _ if kernel.ends_with("_v4") => 72,
+                _ if kernel.ends_with("_v3") => 64,
+                _ => 56,
+            }),
             "rows_forward_piecewise" if kernel.ends_with("_v4") => Some(80),
             // Activations of several numbers side by side take all they get, and are no faster for it.
-            "rows_forward_any" if kernel.ends_with("warp_v4") => Some(80),
+            "rows_forward_any" => Some(match kernel {
+                "layer_block_v4" if more == 0 => 80,
+                "layer_warp_v3" => 64 + more,
+                _ if kernel.contains("lanes") && kernel.ends_with("_v4") => 80,
+                _ if kernel.ends_with("_v4") => 72,
+                _ if kernel.contains("lanes") => 64 + more,
+                _ => 64,
+            }),
             "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72 + more),
-            "rows_forward_any" if kernel.ends_with("_v4") => Some(72),
-            "rows_forward_any" if kernel.ends_with("warp_v3") => Some(72),
-            "rows_forward_any" | "rows_forward_runs_any" => Some(64),
+            "rows_forward_runs_any" => Some(64),
             "rows_backward_plain" | "rows_backward_cluster_plain" if kernel.ends_with("_v1_ahead") => Some(80),
             "rows_backward_plain" | "rows_backward_cluster_plain" if more == 0 && kernel.ends_with("_v2_ahead") => {
                 Some(80)
             }
+            // Twelve warps on a multiprocessor, or sixteen.
+            "rows_backward_added" if kernel.contains("_v3") => Some(128 + 5 * more),
             "rows_backward_apart" => Some(if kernel.contains("_v4") { 112 } else { 80 + more }),
             "rows_backward_apart_wide" => Some(128),
             "rows_backward_chip_plain" if kernel.contains("_v4") => Some(128),
@@ -189,7 +197,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 147] = [
+const FAMILIES: [&str; 149] = [
     "rows_forward_lanes",
     "rows_forward_block",
     "rows_forward_piecewise",
@@ -202,6 +210,7 @@ const FAMILIES: [&str; 147] = [
     "rows_each_any",
     "rows_each_elements",
     "rows_forward_cluster_plain",
+    "rows_forward_cluster_any",
     "rows_forward_cluster_runs_plain",
     "rows_forward_cluster_runs_any",
     "rows_forward_chip_plain",
@@ -250,6 +259,7 @@ const FAMILIES: [&str; 147] = [
     "rows_backward_apart_wide",
     "rows_backward_apart_cluster",
     "rows_backward_wide",
+    "rows_backward_added",
     "rows_backward",
     "rows_backward_elements",
     "rows_backward_cluster_plain",
@@ -366,6 +376,10 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
         strips if is_strips(strips) => |_| 512,
         held if held.contains("_held") => |_| 768,
         tiles if tiles.starts_with("tiles") => |_| 256,
+        "rows_backward_added" => |kernel| match kernel.contains("_v3") || kernel.contains("_v4") {
+            true => 256,
+            false => 512,
+        },
         "rows_backward_plain" => |kernel| if kernel.contains("_v4") { 256 } else { 512 },
         "rows_backward_cluster_ragged_piecewise" => |kernel| if kernel.contains("_v8") { 384 } else { 512 },
         _ => |_| 512,

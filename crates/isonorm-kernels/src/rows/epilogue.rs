@@ -27,6 +27,24 @@ pub(super) enum Apart {
     Other,
 }
 
+/// A smooth activation that is written out for every number of a row where it is usual: others are a loop, which is there once.
+#[derive(Clone, Copy)]
+pub(super) enum WrittenOut {
+    Silu,
+    Gelu,
+}
+
+impl WrittenOut {
+    /// f(z).
+    #[inline(always)]
+    pub(super) fn apply<L: Lanes>(self, z: L) -> L {
+        match self {
+            WrittenOut::Silu => z.map(|z| Silu.apply(Brief(z)).0),
+            WrittenOut::Gelu => z.map(|z| Gelu.apply(Brief(z)).0),
+        }
+    }
+}
+
 /// The kernels that an activation is compiled into, in order of how much code they have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
@@ -39,8 +57,8 @@ pub enum Class {
     /// ReLU, behind a residual. The forward pass may leave its mask, a bit for each element; the backward pass reads that, and neither the
     /// residual nor the bias again. Only [`tiles`](crate::tiles) have such kernels.
     Masked,
-    /// ReLU, behind a residual that the backward pass reads again; and in kernels of [`held`](crate::tiles::held) without one, or with its
-    /// result. Only these and [`strips`](crate::tiles::strips) have such kernels.
+    /// ReLU, behind a residual that the backward pass reads again; and in kernels of rows and of [`held`](crate::tiles::held) without one, of the
+    /// latter also with its result. Only these and [`strips`](crate::tiles::strips) have such kernels, all of them backward.
     Added,
     /// ReLU, behind a residual, whose result the backward pass reads. Only [`strips`](crate::tiles::strips) have such kernels.
     Result,
@@ -120,6 +138,13 @@ pub trait Epilogue {
     /// f(z), for results that are stored as `T`, with `told` the same in all threads.
     fn apply<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V];
 
+    /// f(z) of a part, where parts are finished one after the other.
+    #[inline(always)]
+    fn apply_in_turn<T: Data, L: Lanes>(z: L, told: Told) -> L {
+        let [y] = Self::apply::<T, _, _>([z], told);
+        y
+    }
+
     /// f′(z).
     fn derivative<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V];
 
@@ -188,6 +213,16 @@ impl Told {
         }
     }
 
+    /// Of the smooth ones, one that there is code of its own for.
+    #[inline(always)]
+    pub(super) fn written_out(self) -> Option<WrittenOut> {
+        match self.kind {
+            kind::SILU => Some(WrittenOut::Silu),
+            kind::GELU => Some(WrittenOut::Gelu),
+            _ => None,
+        }
+    }
+
     #[inline(always)]
     fn leaky(self) -> LeakyRelu {
         LeakyRelu {
@@ -206,11 +241,11 @@ fn each<L: Lanes, const V: usize>(parts: [L; V], mut change: impl FnMut(L) -> L)
 
 /// A smooth activation of every part, or, with `DERIVATIVE`, its slopes: by code that is there once.
 #[inline(always)]
-fn smooth<const DERIVATIVE: bool, T: Data, L: Lanes, const V: usize>(parts: [L; V], told: Told) -> [L; V] {
+fn smooth<const DERIVATIVE: bool, L: Lanes, const V: usize>(parts: [L; V], told: Told) -> [L; V] {
     let mut parts = parts;
     let mut left = if V == 1 { 1 } else { simt::opaque(V as u32) };
     while left > 0 {
-        parts[0] = changed::<DERIVATIVE, T, L>(parts[0], told);
+        parts[0] = changed::<DERIVATIVE, L>(parts[0], told);
         parts = rotated(parts);
         left -= 1;
     }
@@ -220,29 +255,21 @@ fn smooth<const DERIVATIVE: bool, T: Data, L: Lanes, const V: usize>(parts: [L; 
 /// f(z) of the numbers of a part, or, with `DERIVATIVE`, f′(z). The activation is chosen once for all of them: a branch for each number would
 /// keep them from being computed side by side.
 #[inline(always)]
-fn changed<const DERIVATIVE: bool, T: Data, L: Lanes>(z: L, told: Told) -> L {
+fn changed<const DERIVATIVE: bool, L: Lanes>(z: L, told: Told) -> L {
     match told.kind {
-        kind::SILU => changed_by::<DERIVATIVE, T, L>(z, Silu),
-        kind::GELU => changed_by::<DERIVATIVE, T, L>(z, Gelu),
-        kind::GELU_TANH => changed_by::<DERIVATIVE, T, L>(z, GeluTanh),
-        kind::SIGMOID => changed_by::<DERIVATIVE, T, L>(z, Sigmoid),
-        kind::TANH => changed_by::<DERIVATIVE, T, L>(z, Tanh),
-        _ => changed_by::<DERIVATIVE, T, L>(z, HardSwish),
+        kind::SILU => changed_by::<DERIVATIVE, L>(z, Silu),
+        kind::GELU => changed_by::<DERIVATIVE, L>(z, Gelu),
+        kind::GELU_TANH => changed_by::<DERIVATIVE, L>(z, GeluTanh),
+        kind::SIGMOID => changed_by::<DERIVATIVE, L>(z, Sigmoid),
+        kind::TANH => changed_by::<DERIVATIVE, L>(z, Tanh),
+        _ => changed_by::<DERIVATIVE, L>(z, HardSwish),
     }
 }
 
-/// Whether functions are [`Brief`]: for results of 16 bits. A SiLU is then short enough to be written out for every number.
-const fn is_brief<T: Data>() -> bool {
-    size_of::<T>() == 2
-}
-
-/// The same of one activation.
+/// The same of one activation, by functions that are [`Brief`].
 #[inline(always)]
-fn changed_by<const DERIVATIVE: bool, T: Data, L: Lanes>(z: L, f: impl Pointwise) -> L {
-    match is_brief::<T>() {
-        true => z.map_rolled(|z| changed_number::<DERIVATIVE, _>(Brief(z), f).0),
-        false => z.map_rolled(|z| changed_number::<DERIVATIVE, _>(z, f)),
-    }
+fn changed_by<const DERIVATIVE: bool, L: Lanes>(z: L, f: impl Pointwise) -> L {
+    z.map_rolled(|z| changed_number::<DERIVATIVE, _>(Brief(z), f).0)
 }
 
 #[inline(always)]
@@ -281,6 +308,20 @@ impl Epilogue for Piecewise {
     }
 
     #[inline(always)]
+    fn apply_in_turn<T: Data, L: Lanes>(z: L, told: Told) -> L {
+        if told.kind == kind::LEAKY_RELU {
+            return z.map(|z| told.leaky().apply(z));
+        }
+        // One instruction for both.
+        let bound = if told.kind == kind::RELU {
+            0.0
+        } else {
+            f32::NEG_INFINITY
+        };
+        z.map(|z| z.not_below(bound))
+    }
+
+    #[inline(always)]
     fn derivative<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
         match told.kind {
             kind::IDENTITY => [L::splat(1.0); V],
@@ -299,8 +340,8 @@ impl Epilogue for Any {
     fn apply<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
         match told.kind {
             ..=kind::LEAKY_RELU => Piecewise::apply::<T, L, V>(z, told),
-            kind::SILU if is_brief::<T>() => each(z, |z| z.map(|z| Silu.apply(Brief(z)).0)),
-            _ => smooth::<false, T, L, V>(z, told),
+            kind::SILU => each(z, |z| z.map(|z| Silu.apply(Brief(z)).0)),
+            _ => smooth::<false, L, V>(z, told),
         }
     }
 
@@ -308,8 +349,8 @@ impl Epilogue for Any {
     fn derivative<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
         match told.kind {
             ..=kind::LEAKY_RELU => Piecewise::derivative::<T, L, V>(z, told),
-            kind::SILU if is_brief::<T>() => each(z, |z| z.map(|z| Silu.derivative(Brief(z)).0)),
-            _ => smooth::<true, T, L, V>(z, told),
+            kind::SILU => each(z, |z| z.map(|z| Silu.derivative(Brief(z)).0)),
+            _ => smooth::<true, L, V>(z, told),
         }
     }
 
@@ -318,8 +359,8 @@ impl Epilogue for Any {
         // A SiLU has code of its own here too: beside the others it would take two registers more.
         let [slope] = match told.kind {
             ..=kind::LEAKY_RELU => Piecewise::derivative::<T, L, 1>([z], told),
-            kind::SILU if is_brief::<T>() => [z.map_rolled(|z| Silu.derivative(Brief(z)).0)],
-            _ => smooth::<true, T, L, 1>([z], told),
+            kind::SILU => [z.map_rolled(|z| Silu.derivative(Brief(z)).0)],
+            _ => smooth::<true, L, 1>([z], told),
         };
         slope
     }
@@ -328,7 +369,7 @@ impl Epilogue for Any {
 impl<const MASKED: bool> Epilogue for Behind<MASKED> {
     const CLASS: Class = if MASKED { Class::Masked } else { Class::Added };
     const LARGE: bool = false;
-    type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 16>;
+    type Parameters<M: Map, T: Data, A: Access, const V: usize> = M::Of<T, A, V, 8>;
 
     #[inline(always)]
     fn apply<T: Data, L: Lanes, const V: usize>(z: [L; V], _told: Told) -> [L; V] {
@@ -394,6 +435,43 @@ mod tests {
             check::<Bf16, [f32; 4], 8>(kind);
             check::<F16, [f32; 4], 4>(kind);
             check::<f32, [f32; 2], 8>(kind);
+        }
+    }
+
+    /// On both sides of a bend, at it, and beyond all numbers.
+    const AROUND: [f32; 8] = [
+        -2.5,
+        -0.0,
+        0.0,
+        1.5,
+        f32::NEG_INFINITY,
+        f32::INFINITY,
+        f32::NAN,
+        f32::MIN_POSITIVE,
+    ];
+
+    fn same(a: f32, b: f32) -> bool {
+        a == b || a.is_nan() && b.is_nan()
+    }
+
+    #[test]
+    fn a_part_in_turn_is_what_it_is_beside_others() {
+        for kind in [kind::IDENTITY, kind::RELU, kind::LEAKY_RELU] {
+            let told = Told { kind, slope: 0.25 };
+            let [beside, _] = Piecewise::apply::<f32, _, 2>([AROUND, AROUND], told);
+            let alone = Piecewise::apply_in_turn::<f32, _>(AROUND, told);
+            assert!(beside.iter().zip(alone).all(|(&a, b)| same(a, b)), "{kind}: {alone:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_out_is_what_the_loop_computes() {
+        for (kind, written_out) in [(kind::SILU, WrittenOut::Silu), (kind::GELU, WrittenOut::Gelu)] {
+            let told = Told { kind, slope: 0.0 };
+            assert!(matches!(told.written_out(), Some(found) if found as u32 == written_out as u32));
+            let z: [f32; 8] = core::array::from_fn(|n| n as f32 * 0.7 - 2.4);
+            let [by_loop] = Any::apply::<Bf16, _, 1>([z], told);
+            assert_eq!(written_out.apply(z), by_loop);
         }
     }
 }

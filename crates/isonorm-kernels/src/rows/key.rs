@@ -16,7 +16,7 @@ use super::backward::{self, backward};
 use super::by_column::ByColumn;
 use super::by_segment::BySegment;
 use super::each::{Each, ROW_BYTES, each};
-use super::epilogue::{Any, Class, Epilogue, Piecewise, Plain};
+use super::epilogue::{Added, Any, Class, Epilogue, Piecewise, Plain};
 use super::forward::later::{STAY, later};
 use super::forward::pieces::pieces;
 use super::forward::{Args, Of, Spec, forward};
@@ -100,8 +100,14 @@ impl Key {
         let small = small && self.pass == Pass::Forward && matches!(self.owner, Owner::Lanes(_) | Owner::Block);
         let small = small && self.sharing != Sharing::AcrossRuns;
         // Of rows and their columns apart, sums over rows are those of other blocks, and of few columns.
-        let sums = self.pass == Pass::Backward && self.class == Class::Plain && self.sharing == Sharing::ByColumn;
-        if sums && !self.is_apart() && self.width == Width::Vector && self.accesses > 3 && self.owner != Owner::Chip {
+        let most_accesses = match self.class {
+            Class::Plain => 3,
+            // And z.
+            Class::Added => 2,
+            _ => u32::MAX,
+        };
+        let sums = self.pass == Pass::Backward && self.sharing == Sharing::ByColumn && self.accesses > most_accesses;
+        if sums && !self.is_apart() && self.width == Width::Vector && self.owner != Owner::Chip {
             // Sums over rows, of each element two.
             return 256;
         }

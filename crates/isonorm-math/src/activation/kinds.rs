@@ -9,13 +9,13 @@ const CUT: f64 = 1e4;
 
 /// `z`, not below −CUT; a NaN stays.
 #[inline(always)]
-fn cut_below<R: Real>(z: R) -> R {
+pub(crate) fn cut_below<R: Real>(z: R) -> R {
     z.not_below(R::from_f64(-CUT))
 }
 
 /// `z`, between −CUT and CUT; a NaN stays.
 #[inline(always)]
-fn cut<R: Real>(z: R) -> R {
+pub(crate) fn cut<R: Real>(z: R) -> R {
     cut_below(z).not_above(R::from_f64(CUT))
 }
 
@@ -109,15 +109,12 @@ pub struct Gelu;
 impl Pointwise for Gelu {
     #[inline(always)]
     fn apply<R: Real>(self, z: R) -> R {
-        let z = cut_below(z);
-        z * z.normal_cdf()
+        z.gelu()
     }
 
     #[inline(always)]
     fn derivative<R: Real>(self, z: R) -> R {
-        let z = cut(z);
-        let (cdf, pdf) = z.normal_cdf_pdf();
-        z.mul_add(pdf, cdf)
+        z.gelu_slope()
     }
 }
 

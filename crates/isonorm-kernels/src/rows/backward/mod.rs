@@ -29,6 +29,7 @@ mod held;
 mod joined;
 pub mod segmented;
 pub mod segmented_later;
+mod slopes;
 mod sums;
 
 use isonorm_math::{BackwardCoefficients, Normalizer, Real, normalize};
@@ -119,13 +120,26 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Work<T, S, V> for ByColumns<T
         let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
         // SAFETY: the caller's.
         let behind_activation = unsafe { walk.behind_activation(loaded, parameters, xhat) };
-        // Without an activation unpacked again wherever it is needed, so that it takes no registers in between.
-        let g = |v: usize| match S::Epilogue::CLASS.has_slopes() {
-            false => S::Access::unpack::<T>(loaded.dy[v]),
-            true => behind_activation[v],
+        let mut dy = loaded.dy;
+        let own = {
+            let g = |v: usize| match S::Epilogue::CLASS {
+                Class::Any => behind_activation[v],
+                Class::Added => {
+                    // SAFETY: the caller's, for a part that the row has.
+                    let g = unsafe { walk.behind_relu(loaded, parameters, xhat, v) };
+                    dy[v] = S::Access::pack::<T>(g);
+                    g
+                }
+                _ => S::Access::unpack::<T>(dy[v]),
+            };
+            // SAFETY: the caller's.
+            unsafe { walk.add(parameters, &mut self.sums, xhat, g) }
         };
-        // SAFETY: the caller's.
-        let own = unsafe { walk.add(parameters, &mut self.sums, xhat, g) };
+        // Without slopes unpacked again where it is needed, so that it takes no registers in between.
+        let g = |v: usize| match S::Epilogue::CLASS {
+            Class::Any => behind_activation[v],
+            _ => S::Access::unpack::<T>(dy[v]),
+        };
         let coefficients = walk.coefficients(team.sum_pair(own));
         let dstream = |v: usize| match Walk::<T, S, V>::STREAM_AHEAD {
             true => self.dstream[v],
@@ -245,7 +259,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         parameters: &impl Parameters<T, S::Access, V>,
         sums: &mut Sums<Numbers<T, S>, V>,
         xhat: impl Fn(usize) -> Numbers<T, S>,
-        g: impl Fn(usize) -> Numbers<T, S>,
+        g: impl FnMut(usize) -> Numbers<T, S>,
     ) -> [f32; 2] {
         // SAFETY: the caller's.
         unsafe { self.add_and(parameters, sums, (xhat, g), |_, _| {}) }
@@ -257,7 +271,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         &self,
         parameters: &impl Parameters<T, S::Access, V>,
         sums: &mut Sums<Numbers<T, S>, V>,
-        (xhat, g): (impl Fn(usize) -> Numbers<T, S>, impl Fn(usize) -> Numbers<T, S>),
+        (xhat, mut g): (impl Fn(usize) -> Numbers<T, S>, impl FnMut(usize) -> Numbers<T, S>),
         mut also: impl FnMut(usize, Numbers<T, S>),
     ) -> [f32; 2] {
         let (mut of_g, mut of_gx) = (0.0, 0.0);
@@ -307,34 +321,6 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                 parameters.weight_at::<OfType<false>>(&self.args.affine, self.span, v)
             }
         }
-    }
-
-    /// g = dy · act′(z) of the parts that the row has, where there may be an activation.
-    #[inline(always)]
-    unsafe fn behind_activation(
-        &self,
-        loaded: &Loaded<T, S::Access, V>,
-        parameters: &impl Parameters<T, S::Access, V>,
-        xhat: impl Fn(usize) -> Numbers<T, S>,
-    ) -> [Numbers<T, S>; V] {
-        let mut g = [Numbers::<T, S>::splat(0.0); V];
-        if S::Epilogue::CLASS == Class::Plain {
-            return g;
-        }
-        unrolled::<V>(|v| {
-            if self.has(v) {
-                // SAFETY: the caller's.
-                let [weight, bias] = unsafe { self.parameters(parameters, v) };
-                g[v] = xhat(v).zip3(weight, bias, normalize::affine);
-                if self.has_residual() {
-                    let residual = S::Access::unpack::<T>(loaded.residual[v]);
-                    g[v] = g[v].zip(residual, |z, residual| z + residual);
-                }
-            }
-        });
-        g = S::Epilogue::derivative::<T, _, _>(g, self.args.activation);
-        unrolled::<V>(|v| g[v] = g[v].zip(S::Access::unpack::<T>(loaded.dy[v]), |slope, dy| slope * dy));
-        g
     }
 
     /// Whether a row of the gradient of the residual stream is asked for before the row's sums are there: lanes of a warp have no registers

@@ -21,7 +21,7 @@ use isonorm_math::{Normalizer, normalize};
 
 use self::held::{First, Loaded, Walk};
 use super::access::{Access, Data, Place};
-use super::epilogue::{Apart, Epilogue, Told};
+use super::epilogue::{Apart, Epilogue, Told, WrittenOut};
 use super::lanes::{Lanes, rotated, unrolled};
 use super::parameters::{Affine, Known, Map, OfType, Parameters, at_least_one, next_set};
 use super::ring::Ring;
@@ -279,7 +279,14 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         // SAFETY: the caller's, here and below.
         unsafe {
             let rolled = parameters.is_packed() && !self.args.affine.is_narrow::<T>();
-            if Self::ROLLED || (!S::Access::BY_SEGMENT && rolled) {
+            if Self::ROLLED {
+                match told.written_out() {
+                    Some(known) if self.has_usual() => {
+                        self.finish_written_out(loaded, parameters, normalizer, known, place)
+                    }
+                    _ => self.finish_rolled(*loaded, parameters, normalizer, row),
+                }
+            } else if !S::Access::BY_SEGMENT && rolled {
                 self.finish_rolled(*loaded, parameters, normalizer, row);
             } else if Self::IS_SHORT {
                 match told.apart::<S::Epilogue>() {
@@ -287,7 +294,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                     Apart::Relu => self.finish_as(loaded, parameters, normalizer, Told::RELU, place),
                     Apart::Other => self.finish_as(loaded, parameters, normalizer, told, place),
                 }
-            } else if S::Epilogue::LARGE {
+            } else if S::Epilogue::LARGE && Self::IS_ANY {
                 let mut all = [<S::Access as Access>::Numbers::<T>::splat(0.0); V];
                 self.preactivations(loaded, parameters, normalizer, |v, z| all[v] = z);
                 let y = S::Epilogue::apply::<T, _, _>(all, told);
@@ -315,9 +322,41 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         // SAFETY: the caller's, here and below.
         unsafe {
             self.preactivations(loaded, parameters, normalizer, |v, z| {
-                let [y] = S::Epilogue::apply::<T, _, _>([z], told);
-                self.store(place, v, y);
+                self.store(place, v, S::Epilogue::apply_in_turn::<T, _>(z, told));
             });
+        }
+    }
+
+    /// Whether parameters are those of most calls, where they have to be those for code that is written out.
+    #[inline(always)]
+    fn has_usual(&self) -> bool {
+        size_of::<T>() == 4 || UsualOf::<S>::holds::<T>(&self.args.affine)
+    }
+
+    /// The same with such an activation, and parameters of [most calls](Self::has_usual).
+    #[inline(always)]
+    unsafe fn finish_written_out(
+        &self,
+        loaded: &Loaded<T, S::Access, V>,
+        parameters: &ParametersOf<T, S, V>,
+        normalizer: Normalizer<f32>,
+        known: WrittenOut,
+        place: PlaceOf<T, S>,
+    ) {
+        let written_out = |f: WrittenOut| {
+            // SAFETY: the caller's, here and below.
+            let finish = |v, z| unsafe { self.store(place, v, f.apply(z)) };
+            // SAFETY: the caller's.
+            unsafe {
+                match size_of::<T>() {
+                    4 => self.preactivations_as::<OfType<false>>(loaded, parameters, normalizer, finish),
+                    _ => self.preactivations_as::<UsualOf<S>>(loaded, parameters, normalizer, finish),
+                }
+            }
+        };
+        match known {
+            WrittenOut::Silu => written_out(WrittenOut::Silu),
+            WrittenOut::Gelu => written_out(WrittenOut::Gelu),
         }
     }
 

@@ -46,6 +46,26 @@ macro_rules! backward_kernels {
                 rms_warp_v6_ahead: Uncentred, Lanes<32>, Vectors, 6, ByColumn, Plain, true, true;
                 rms_warp_v8_ahead: Uncentred, Lanes<32>, Vectors, 8, ByColumn, Plain, true, true;
             }
+            "rows_backward_added" by backward {
+                layer_lanes2_v1_ahead: Centred, Lanes<2>, Vectors, 1, ByColumn, Added, true, true;
+                layer_lanes4_v1_ahead: Centred, Lanes<4>, Vectors, 1, ByColumn, Added, true, true;
+                layer_lanes8_v1_ahead: Centred, Lanes<8>, Vectors, 1, ByColumn, Added, true, true;
+                layer_lanes16_v1_ahead: Centred, Lanes<16>, Vectors, 1, ByColumn, Added, true, true;
+                layer_warp_v1_ahead: Centred, Lanes<32>, Vectors, 1, ByColumn, Added, true, true;
+                layer_warp_v2_ahead: Centred, Lanes<32>, Vectors, 2, ByColumn, Added, true, true;
+                layer_warp_v3_ahead: Centred, Lanes<32>, Vectors, 3, ByColumn, Added, true, true;
+                layer_warp_v4_ahead: Centred, Lanes<32>, Vectors, 4, ByColumn, Added, true, true;
+                layer_block_v2_ahead: Centred, Block, Vectors, 2, ByColumn, Added, true, true;
+                rms_lanes2_v1_ahead: Uncentred, Lanes<2>, Vectors, 1, ByColumn, Added, true, true;
+                rms_lanes4_v1_ahead: Uncentred, Lanes<4>, Vectors, 1, ByColumn, Added, true, true;
+                rms_lanes8_v1_ahead: Uncentred, Lanes<8>, Vectors, 1, ByColumn, Added, true, true;
+                rms_lanes16_v1_ahead: Uncentred, Lanes<16>, Vectors, 1, ByColumn, Added, true, true;
+                rms_warp_v1_ahead: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Added, true, true;
+                rms_warp_v2_ahead: Uncentred, Lanes<32>, Vectors, 2, ByColumn, Added, true, true;
+                rms_warp_v3_ahead: Uncentred, Lanes<32>, Vectors, 3, ByColumn, Added, true, true;
+                rms_warp_v4_ahead: Uncentred, Lanes<32>, Vectors, 4, ByColumn, Added, true, true;
+                rms_block_v2_ahead: Uncentred, Block, Vectors, 2, ByColumn, Added, true, true;
+            }
             "rows_backward" by backward {
                 layer_warp_v1_ahead: Centred, Lanes<32>, Vectors, 1, ByColumn, Any, true, true;
                 layer_block_v1_ahead: Centred, Block, Vectors, 1, ByColumn, Any, true, true;

@@ -79,11 +79,21 @@ macro_rules! forward_kernels {
                 rms_block_v4: Uncentred, Block, Vectors, 4, ByColumn, Piecewise, true, false;
             }
             "rows_forward_any" by forward {
+                layer_lanes2_v2: Centred, Lanes<2>, Vectors, 2, ByColumn, Any, true, false;
+                layer_lanes4_v2: Centred, Lanes<4>, Vectors, 2, ByColumn, Any, true, false;
+                layer_lanes4_v4: Centred, Lanes<4>, Vectors, 4, ByColumn, Any, true, false;
+                layer_lanes8_v4: Centred, Lanes<8>, Vectors, 4, ByColumn, Any, true, false;
+                layer_lanes16_v4: Centred, Lanes<16>, Vectors, 4, ByColumn, Any, true, false;
                 layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByColumn, Any, true, false;
                 layer_warp_v3: Centred, Lanes<32>, Vectors, 3, ByColumn, Any, true, false;
                 layer_warp_v4: Centred, Lanes<32>, Vectors, 4, ByColumn, Any, true, false;
                 layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Any, true, false;
                 layer_block_v4: Centred, Block, Vectors, 4, ByColumn, Any, true, false;
+                rms_lanes2_v2: Uncentred, Lanes<2>, Vectors, 2, ByColumn, Any, true, false;
+                rms_lanes4_v2: Uncentred, Lanes<4>, Vectors, 2, ByColumn, Any, true, false;
+                rms_lanes4_v4: Uncentred, Lanes<4>, Vectors, 4, ByColumn, Any, true, false;
+                rms_lanes8_v4: Uncentred, Lanes<8>, Vectors, 4, ByColumn, Any, true, false;
+                rms_lanes16_v4: Uncentred, Lanes<16>, Vectors, 4, ByColumn, Any, true, false;
                 rms_warp_v1: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Any, true, false;
                 rms_warp_v3: Uncentred, Lanes<32>, Vectors, 3, ByColumn, Any, true, false;
                 rms_warp_v4: Uncentred, Lanes<32>, Vectors, 4, ByColumn, Any, true, false;
@@ -130,6 +140,10 @@ macro_rules! forward_kernels {
             "rows_forward_cluster_plain" by forward {
                 layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByColumn, Plain, false, true;
                 rms_blocks_v4_ahead: Uncentred, Blocks, Vectors, 4, ByColumn, Plain, false, true;
+            }
+            "rows_forward_cluster_any" by forward {
+                layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByColumn, Any, false, true;
+                rms_blocks_v4_ahead: Uncentred, Blocks, Vectors, 4, ByColumn, Any, false, true;
             }
             "rows_forward_cluster_runs_plain" by forward {
                 layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByRun, Plain, false, true;

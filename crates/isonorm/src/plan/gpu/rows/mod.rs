@@ -291,7 +291,12 @@ impl<'a> Rows<'a> {
         };
         let suits = |kernel: &&Listed| suits(&kernel.key) && kernel.is_for(self.dtype);
         let mut kernels: Vec<_> = listed().iter().filter(suits).collect();
-        kernels.sort_by_key(|kernel| (kernel.key.class, !self.may_be_by_run(&kernel.key), kernel.key.residual));
+        // Least code first: that for all activations is the most.
+        let code = |class: Class| (class == Class::Any, class);
+        kernels.sort_by_key(|kernel| {
+            let key = &kernel.key;
+            (code(key.class), !self.may_be_by_run(key), key.residual)
+        });
         kernels
     }
 

@@ -96,17 +96,26 @@ pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
             .min_by_key(|listed| Reverse(listed.key.team_threads(threads, 1)));
         listed = most.unwrap_or(listed);
     }
+    // Blocks of fewer threads, where that leaves room for more of them in all.
+    let fewer = threads / 4 * 3;
+    let resident = |threads: u32| rows.resident_blocks(listed, threads, listed.key.least_slots()) * u64::from(threads);
+    let fits = fewer.is_multiple_of(WARP) && listed.key.fits(rows.columns, (fewer, 1), rows.bytes());
     Ok(Choice {
         listed,
-        threads,
+        threads: if fits && resident(fewer) > resident(threads) {
+            fewer
+        } else {
+            threads
+        },
         blocks: 1,
     })
 }
 
-/// The first shape that holds a row; with a smooth activation, of those that leave the fewest accesses without data, which take
-/// as long as others do; with few rows, that of the most threads.
+/// The first shape that holds a row; where kernels are those for smooth activations, of those that leave the fewest accesses without data, which
+/// take as long as others do; with few rows, that of the most threads.
 pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
-    let smooth = width == Width::Vector && !Class::Piecewise.has(rows.activation);
+    let kernels = rows.kernels(width);
+    let smooth = width == Width::Vector && kernels.iter().all(|listed| listed.key.class == Class::Any);
     let few = rows.rows < tuning.few_rows * u64::from(rows.gpu.sms);
     let blocks = tuning.of(rows);
     let shapes = match width {
@@ -114,7 +123,6 @@ pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
         Width::Vector | Width::Ragged | Width::Half => blocks.block,
         Width::Element => tuning.elements,
     };
-    let kernels = rows.kernels(width);
     let mut holding = shapes.iter().filter_map(|(accesses, range)| {
         let of_shape = |listed: &&&Listed| listed.key.owner == Owner::Block && listed.key.accesses == *accesses;
         kernels
