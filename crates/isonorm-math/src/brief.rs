@@ -8,8 +8,9 @@
 //! ```
 //!
 //! with a rounding or two of the argument; σ(x) alone is 1 / (1 + 2^(−x · log₂ e)), whatever the sign. The normal distribution's tail is
-//! Φ(−|x|) = e^(−x²/2) · v · polynomial(v), v = 3/(|x| + 3), and x · Φ(x) = max(x, 0) − |x| · Φ(−|x|), without a choice by sign. All are within the error that activations
-//! of an `f32` are allowed, so that the nearest number of 16 bits is found as often, but for factors below 2⁻¹²⁶, which are 0: those of x below −87.
+//! Φ(−|x|) = e^(−x²/2) · v · polynomial(v), v = 3/(|x| + 3), and x · Φ(x) = max(x, 0) − |x| · Φ(−|x|), without a choice by sign. All are
+//! within the error that activations of an `f32` are allowed, so that the nearest number of 16 bits is found as often, but for factors below
+//! 2⁻¹²⁶, which are 0: those of x below −87, and of a GELU below −13.2.
 //! These instructions are no operations of IEEE 754: their last bits are the processor's own, and on a CPU, where
 //! [`Brief`] stands in for them with the nearest number, others.
 

@@ -138,13 +138,6 @@ pub trait Epilogue {
     /// f(z), for results that are stored as `T`, with `told` the same in all threads.
     fn apply<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V];
 
-    /// f(z) of a part, where parts are finished one after the other.
-    #[inline(always)]
-    fn apply_in_turn<T: Data, L: Lanes>(z: L, told: Told) -> L {
-        let [y] = Self::apply::<T, _, _>([z], told);
-        y
-    }
-
     /// f′(z).
     fn derivative<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V];
 
@@ -293,6 +286,23 @@ impl Epilogue for Plain {
     }
 }
 
+impl Piecewise {
+    /// f(z) of a part, where parts are finished one after the other.
+    #[inline(always)]
+    pub(super) fn apply_in_turn<L: Lanes>(z: L, told: Told) -> L {
+        if told.kind == kind::LEAKY_RELU {
+            return z.map(|z| told.leaky().apply(z));
+        }
+        // One instruction for both.
+        let bound = if told.kind == kind::RELU {
+            0.0
+        } else {
+            f32::NEG_INFINITY
+        };
+        z.map(|z| z.not_below(bound))
+    }
+}
+
 impl Epilogue for Piecewise {
     const CLASS: Class = Class::Piecewise;
     const LARGE: bool = true;
@@ -305,20 +315,6 @@ impl Epilogue for Piecewise {
             kind::RELU => each(z, |z| z.map(|z| Relu.apply(z))),
             _ => each(z, |z| z.map(|z| told.leaky().apply(z))),
         }
-    }
-
-    #[inline(always)]
-    fn apply_in_turn<T: Data, L: Lanes>(z: L, told: Told) -> L {
-        if told.kind == kind::LEAKY_RELU {
-            return z.map(|z| told.leaky().apply(z));
-        }
-        // One instruction for both.
-        let bound = if told.kind == kind::RELU {
-            0.0
-        } else {
-            f32::NEG_INFINITY
-        };
-        z.map(|z| z.not_below(bound))
     }
 
     #[inline(always)]
@@ -459,7 +455,7 @@ mod tests {
         for kind in [kind::IDENTITY, kind::RELU, kind::LEAKY_RELU] {
             let told = Told { kind, slope: 0.25 };
             let [beside, _] = Piecewise::apply::<f32, _, 2>([AROUND, AROUND], told);
-            let alone = Piecewise::apply_in_turn::<f32, _>(AROUND, told);
+            let alone = Piecewise::apply_in_turn(AROUND, told);
             assert!(beside.iter().zip(alone).all(|(&a, b)| same(a, b)), "{kind}: {alone:?}");
         }
     }

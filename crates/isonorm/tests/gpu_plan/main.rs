@@ -96,7 +96,8 @@ fn rows_are_spread_as_they_grow_and_read_once_as_long_as_the_chip_keeps_them() {
         ("layernorm x=10000x16384 dtype=f32", "rows/shared"),
         ("layernorm x=1000x16384 dtype=f32", "rows/blocks"),
         ("layernorm x=1000x50000 dtype=f32", "rows/blocks"),
-        ("layernorm x=1000x50000 dtype=f32 act=relu", "rows/alone"),
+        ("layernorm x=1000x50000 dtype=f32 act=relu", "rows/blocks"),
+        ("layernorm x=1000x50000 dtype=f32 act=relu residual=add", "rows/alone"),
         ("layernorm x=1000x100000 dtype=f32", "rows/chip"),
         ("layernorm x=4x2000000 dtype=f32", "rows/chip"),
         ("layernorm x=4x4000000 dtype=bf16", "rows/chip"),
@@ -119,6 +120,53 @@ fn rows_are_spread_as_they_grow_and_read_once_as_long_as_the_chip_keeps_them() {
             .iter()
             .any(|c| c.declined.as_deref() == Some("clusters need compute capability 9.0"))
     );
+}
+
+/// Lanes have short rows whatever follows, and a ReLU backward does not take what a slope does.
+#[test]
+fn rows_with_an_activation_have_the_threads_that_others_have() {
+    for (problem, kernel, threads) in [
+        (
+            "layernorm x=10000x128 dtype=bf16 param=bf16 act=gelu",
+            "layer_lanes4_v4 of rows_forward_any",
+            64,
+        ),
+        (
+            "rmsnorm x=10000x32 dtype=bf16 act=silu",
+            "rms_lanes2_v2 of rows_forward_any",
+            64,
+        ),
+        (
+            "layernorm x=10000x512 dtype=bf16 act=relu pass=backward",
+            "layer_warp_v2_ahead of rows_backward_added",
+            256,
+        ),
+        (
+            "layernorm x=100000x768 dtype=bf16 act=relu pass=backward",
+            "layer_warp_v3_ahead of rows_backward_added",
+            192,
+        ),
+        (
+            "layernorm x=100000x384 act=relu pass=backward",
+            "layer_warp_v3_ahead of rows_backward_added",
+            256,
+        ),
+        (
+            "layernorm x=10000x4096 dtype=bf16 act=relu pass=backward",
+            "layer_block_v2_ahead of rows_backward_added",
+            256,
+        ),
+        (
+            "layernorm x=100000x512 dtype=bf16 act=leaky_relu:0.1 pass=backward",
+            "layer_block_v1_ahead of rows_backward",
+            64,
+        ),
+    ] {
+        let plan = plan(problem);
+        let planned = &plan.kernels()[0];
+        let is = format!("{} of {}", planned.entry, planned.family);
+        assert_eq!((is.as_str(), planned.block), (kernel, threads), "{plan}");
+    }
 }
 
 /// About four accesses a thread, and few threads, so that a multiprocessor has several rows; a row among few gets more threads.

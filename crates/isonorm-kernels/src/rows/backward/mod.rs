@@ -116,30 +116,21 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Work<T, S, V> for ByColumns<T
         team: &mut S::Team,
         (row, loaded, normalizer): (u64, &Loaded<T, S::Access, V>, Normalizer<f32>),
     ) {
+        if S::Epilogue::CLASS == Class::Added {
+            // SAFETY: the caller's.
+            return unsafe { self.row_behind_relu(walk, team, (row, loaded, normalizer)) };
+        }
         let parameters = &self.parameters;
         let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
         // SAFETY: the caller's.
         let behind_activation = unsafe { walk.behind_activation(loaded, parameters, xhat) };
-        let mut dy = loaded.dy;
-        let own = {
-            let g = |v: usize| match S::Epilogue::CLASS {
-                Class::Any => behind_activation[v],
-                Class::Added => {
-                    // SAFETY: the caller's, for a part that the row has.
-                    let g = unsafe { walk.behind_relu(loaded, parameters, xhat, v) };
-                    dy[v] = S::Access::pack::<T>(g);
-                    g
-                }
-                _ => S::Access::unpack::<T>(dy[v]),
-            };
-            // SAFETY: the caller's.
-            unsafe { walk.add(parameters, &mut self.sums, xhat, g) }
+        // Without slopes unpacked again wherever it is needed, so that it takes no registers in between.
+        let g = |v: usize| match S::Epilogue::CLASS.has_slopes() {
+            false => S::Access::unpack::<T>(loaded.dy[v]),
+            true => behind_activation[v],
         };
-        // Without slopes unpacked again where it is needed, so that it takes no registers in between.
-        let g = |v: usize| match S::Epilogue::CLASS {
-            Class::Any => behind_activation[v],
-            _ => S::Access::unpack::<T>(dy[v]),
-        };
+        // SAFETY: the caller's.
+        let own = unsafe { walk.add(parameters, &mut self.sums, xhat, g) };
         let coefficients = walk.coefficients(team.sum_pair(own));
         let dstream = |v: usize| match Walk::<T, S, V>::STREAM_AHEAD {
             true => self.dstream[v],
@@ -259,7 +250,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         parameters: &impl Parameters<T, S::Access, V>,
         sums: &mut Sums<Numbers<T, S>, V>,
         xhat: impl Fn(usize) -> Numbers<T, S>,
-        g: impl FnMut(usize) -> Numbers<T, S>,
+        g: impl Fn(usize) -> Numbers<T, S>,
     ) -> [f32; 2] {
         // SAFETY: the caller's.
         unsafe { self.add_and(parameters, sums, (xhat, g), |_, _| {}) }
@@ -271,7 +262,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         &self,
         parameters: &impl Parameters<T, S::Access, V>,
         sums: &mut Sums<Numbers<T, S>, V>,
-        (xhat, mut g): (impl Fn(usize) -> Numbers<T, S>, impl FnMut(usize) -> Numbers<T, S>),
+        (xhat, g): (impl Fn(usize) -> Numbers<T, S>, impl Fn(usize) -> Numbers<T, S>),
         mut also: impl FnMut(usize, Numbers<T, S>),
     ) -> [f32; 2] {
         let (mut of_g, mut of_gx) = (0.0, 0.0);

@@ -1,11 +1,14 @@
 //! What an activation makes of dy: the slopes at z, which is computed again from x.
 
-use isonorm_math::normalize;
+use core::cell::Cell;
 
+use isonorm_math::{Normalizer, normalize};
+
+use super::ByColumns;
 use super::held::{Loaded, Walk};
 use super::sums::Numbers;
 use crate::rows::access::{Access, Data};
-use crate::rows::epilogue::{Class, Epilogue};
+use crate::rows::epilogue::Epilogue;
 use crate::rows::forward::Spec;
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::Parameters;
@@ -30,7 +33,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         }
     }
 
-    /// g = dy · act′(z) of the parts that the row has, where there may be any activation.
+    /// g = dy · act′(z) of the parts that the row has, where it is not dy or 0.
     #[inline(always)]
     pub(super) unsafe fn behind_activation(
         &self,
@@ -39,7 +42,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         xhat: impl Fn(usize) -> Numbers<T, S>,
     ) -> [Numbers<T, S>; V] {
         let mut g = [Numbers::<T, S>::splat(0.0); V];
-        if S::Epilogue::CLASS != Class::Any {
+        if !S::Epilogue::CLASS.has_slopes() {
             return g;
         }
         unrolled::<V>(|v| {
@@ -68,5 +71,41 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
             S::Access::unpack::<T>(loaded.dy[v]),
             |z, dy| if z <= 0.0 { 0.0 } else { dy },
         )
+    }
+}
+
+impl<T: Data, S: Spec<Team: Team>, const V: usize> ByColumns<T, S, V> {
+    /// All that is done with a row behind a ReLU: what that makes of dy takes the place of dy as it is added up.
+    #[inline(always)]
+    pub(super) unsafe fn row_behind_relu(
+        &mut self,
+        walk: &Walk<'_, T, S, V>,
+        team: &mut S::Team,
+        (row, loaded, normalizer): (u64, &Loaded<T, S::Access, V>, Normalizer<f32>),
+    ) {
+        let parameters = &self.parameters;
+        let xhat = |v: usize| S::Access::unpack::<T>(loaded.x[v]).map(|x| normalizer.apply(x));
+        let dy = Cell::new(loaded.dy);
+        let masked = |v: usize| {
+            // SAFETY: the caller's, for a part that the row has.
+            let g = unsafe { walk.behind_relu(loaded, parameters, xhat, v) };
+            let mut parts = dy.get();
+            parts[v] = S::Access::pack::<T>(g);
+            dy.set(parts);
+            g
+        };
+        // SAFETY: the caller's.
+        let own = unsafe { walk.add(parameters, &mut self.sums, xhat, masked) };
+        let coefficients = walk.coefficients(team.sum_pair(own));
+        let g = |v: usize| S::Access::unpack::<T>(dy.get()[v]);
+        let dstream = |v: usize| match Walk::<T, S, V>::STREAM_AHEAD {
+            true => self.dstream[v],
+            // SAFETY: the caller's.
+            false => unsafe { walk.part_of_dstream(row, v) },
+        };
+        if row < walk.args.rows {
+            // SAFETY: the caller's.
+            unsafe { walk.finish(parameters, xhat, g, (normalizer.rstd, coefficients), (row, dstream)) };
+        }
     }
 }

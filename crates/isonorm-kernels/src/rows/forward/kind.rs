@@ -40,6 +40,10 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
     pub(super) const IS_SHORT: bool =
         !Self::IS_ANY && (Self::JOINED || Self::JOINED_BY_PART || matches!(S::Map::SHARING, Sharing::AcrossRuns));
 
+    /// Whether a piecewise activation is taken part by part, so that z of all parts takes no registers.
+    pub(super) const IN_TURN: bool =
+        matches!(S::Epilogue::CLASS, Class::Piecewise) && matches!(S::Map::SHARING, Sharing::ByColumn);
+
     /// Whether there may be a smooth activation.
     pub(super) const IS_ANY: bool = matches!(S::Epilogue::CLASS, Class::Any);
 

@@ -21,7 +21,7 @@ use isonorm_math::{Normalizer, normalize};
 
 use self::held::{First, Loaded, Walk};
 use super::access::{Access, Data, Place};
-use super::epilogue::{Apart, Epilogue, Told, WrittenOut};
+use super::epilogue::{Apart, Epilogue, Piecewise, Told, WrittenOut};
 use super::lanes::{Lanes, rotated, unrolled};
 use super::parameters::{Affine, Known, Map, OfType, Parameters, at_least_one, next_set};
 use super::ring::Ring;
@@ -294,7 +294,9 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                     Apart::Relu => self.finish_as(loaded, parameters, normalizer, Told::RELU, place),
                     Apart::Other => self.finish_as(loaded, parameters, normalizer, told, place),
                 }
-            } else if S::Epilogue::LARGE && Self::IS_ANY {
+            } else if Self::IN_TURN {
+                self.finish_in_turn(loaded, parameters, normalizer, told, place);
+            } else if S::Epilogue::LARGE {
                 let mut all = [<S::Access as Access>::Numbers::<T>::splat(0.0); V];
                 self.preactivations(loaded, parameters, normalizer, |v, z| all[v] = z);
                 let y = S::Epilogue::apply::<T, _, _>(all, told);
@@ -322,7 +324,26 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         // SAFETY: the caller's, here and below.
         unsafe {
             self.preactivations(loaded, parameters, normalizer, |v, z| {
-                self.store(place, v, S::Epilogue::apply_in_turn::<T, _>(z, told));
+                let [y] = S::Epilogue::apply::<T, _, _>([z], told);
+                self.store(place, v, y);
+            });
+        }
+    }
+
+    /// The same with an activation that is one instruction, or two.
+    #[inline(always)]
+    unsafe fn finish_in_turn(
+        &self,
+        loaded: &Loaded<T, S::Access, V>,
+        parameters: &ParametersOf<T, S, V>,
+        normalizer: Normalizer<f32>,
+        told: Told,
+        place: PlaceOf<T, S>,
+    ) {
+        // SAFETY: the caller's, here and below.
+        unsafe {
+            self.preactivations(loaded, parameters, normalizer, |v, z| {
+                self.store(place, v, Piecewise::apply_in_turn(z, told));
             });
         }
     }
