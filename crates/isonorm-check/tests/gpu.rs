@@ -128,7 +128,8 @@ fn long_rows(gpu: &GpuProperties, problems: &[(&str, &str)]) {
 fn long_rows_in_blocks_clusters_and_the_grid() {
     let problems = [
         ("layernorm x=2x8192 dtype=f32 act=gelu residual=add", "rows/block"),
-        ("layernorm x=5x8200 dtype=f32 act=gelu", "rows/alone"),
+        ("layernorm x=5x8200 dtype=f32 act=gelu", "rows/blocks"),
+        ("layernorm x=5x8200 dtype=f32 act=gelu residual=add", "rows/alone"),
         ("layernorm x=2x16000 dtype=f32 act=silu residual=add", "rows/grid"),
         ("layernorm x=5x20000 dtype=f32", "rows/blocks"),
         // Without parameters, by the kernels for runs.

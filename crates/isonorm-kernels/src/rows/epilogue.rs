@@ -7,6 +7,7 @@ use isonorm_math::{Activation, Brief, Real};
 use super::access::{Access, Data};
 use super::lanes::{Lanes, rotated, unrolled};
 use super::parameters::{Map, Parameters};
+pub(super) use super::written_out::WrittenOut;
 use crate::simt;
 
 /// The activation as a kernel is told it.
@@ -25,24 +26,6 @@ pub(super) enum Apart {
     Identity,
     Relu,
     Other,
-}
-
-/// A smooth activation that is written out for every number of a row where it is usual: others are a loop, which is there once.
-#[derive(Clone, Copy)]
-pub(super) enum WrittenOut {
-    Silu,
-    Gelu,
-}
-
-impl WrittenOut {
-    /// f(z).
-    #[inline(always)]
-    pub(super) fn apply<L: Lanes>(self, z: L) -> L {
-        match self {
-            WrittenOut::Silu => z.map(|z| Silu.apply(Brief(z)).0),
-            WrittenOut::Gelu => z.map(|z| Gelu.apply(Brief(z)).0),
-        }
-    }
 }
 
 /// The kernels that an activation is compiled into, in order of how much code they have.
@@ -435,20 +418,7 @@ mod tests {
     }
 
     /// On both sides of a bend, at it, and beyond all numbers.
-    const AROUND: [f32; 8] = [
-        -2.5,
-        -0.0,
-        0.0,
-        1.5,
-        f32::NEG_INFINITY,
-        f32::INFINITY,
-        f32::NAN,
-        f32::MIN_POSITIVE,
-    ];
-
-    fn same(a: f32, b: f32) -> bool {
-        a == b || a.is_nan() && b.is_nan()
-    }
+    const AROUND: [f32; 4] = [-2.5, 0.0, f32::NEG_INFINITY, f32::NAN];
 
     #[test]
     fn a_part_in_turn_is_what_it_is_beside_others() {
@@ -456,7 +426,7 @@ mod tests {
             let told = Told { kind, slope: 0.25 };
             let [beside, _] = Piecewise::apply::<f32, _, 2>([AROUND, AROUND], told);
             let alone = Piecewise::apply_in_turn(AROUND, told);
-            assert!(beside.iter().zip(alone).all(|(&a, b)| same(a, b)), "{kind}: {alone:?}");
+            assert_eq!(beside.map(f32::to_bits), alone.map(f32::to_bits), "{kind}");
         }
     }
 

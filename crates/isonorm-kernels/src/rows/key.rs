@@ -99,16 +99,14 @@ impl Key {
         let small = self.width == Width::Vector && self.class != Class::Any && self.accesses <= 2;
         let small = small && self.pass == Pass::Forward && matches!(self.owner, Owner::Lanes(_) | Owner::Block);
         let small = small && self.sharing != Sharing::AcrossRuns;
-        // Of rows and their columns apart, sums over rows are those of other blocks, and of few columns.
+        // Sums over rows, two for each element, and z behind a ReLU; of rows and their columns apart they are those of other blocks.
         let most_accesses = match self.class {
             Class::Plain => 3,
-            // And z.
             Class::Added => 2,
             _ => u32::MAX,
         };
         let sums = self.pass == Pass::Backward && self.sharing == Sharing::ByColumn && self.accesses > most_accesses;
         if sums && !self.is_apart() && self.width == Width::Vector && self.owner != Owner::Chip {
-            // Sums over rows, of each element two.
             return 256;
         }
         if self.pass == Pass::Backward && self.is_crowded() {

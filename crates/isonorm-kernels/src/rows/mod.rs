@@ -57,5 +57,6 @@ pub mod statistics;
 mod sums;
 pub mod team;
 pub mod two_sweeps;
+mod written_out;
 
 pub use data::Data;
