@@ -214,24 +214,18 @@ impl Real for Brief {
 
     #[inline(always)]
     fn gelu(self) -> Self {
-        let Tail {
-            size,
-            gaussian,
-            w,
-            rest,
-        } = Tail::new(self.0);
-        Self(Real::mul_add(-gaussian, size * w * rest, self.0.ramp()))
+        let tail = Tail::new(self.0);
+        Self(Real::mul_add(
+            -tail.gaussian,
+            tail.size * tail.w * tail.rest,
+            self.0.ramp(),
+        ))
     }
 
     #[inline(always)]
     fn gelu_slope(self) -> Self {
-        let Tail {
-            size,
-            gaussian,
-            w,
-            rest,
-        } = Tail::new(self.0);
-        let below = gaussian * Real::mul_add(-size, INVERSE_ROOT_TWO_PI as f32, w * rest);
+        let tail = Tail::new(self.0);
+        let below = tail.gaussian * Real::mul_add(-tail.size, INVERSE_ROOT_TWO_PI as f32, tail.w * tail.rest);
         // f′(x) + f′(−x) = 1
         Self(if self.0 < 0.0 { below } else { 1.0 - below })
     }

@@ -319,7 +319,7 @@ impl Epilogue for Any {
     fn apply<T: Data, L: Lanes, const V: usize>(z: [L; V], told: Told) -> [L; V] {
         match told.kind {
             ..=kind::LEAKY_RELU => Piecewise::apply::<T, L, V>(z, told),
-            kind::SILU => each(z, |z| z.map(|z| Silu.apply(Brief(z)).0)),
+            kind::SILU => each(z, |z| WrittenOut::Silu.apply(z)),
             _ => smooth::<false, L, V>(z, told),
         }
     }

@@ -41,9 +41,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                     Apart::Relu => self.finish_as(loaded, parameters, normalizer, Told::RELU, place),
                     Apart::Other => self.finish_as(loaded, parameters, normalizer, told, place),
                 }
-            } else if Self::IN_TURN {
-                self.finish_in_turn(loaded, parameters, normalizer, told, place);
-            } else if S::Epilogue::LARGE {
+            } else if S::Epilogue::LARGE && !Self::IN_TURN {
                 let mut all = [<S::Access as Access>::Numbers::<T>::splat(0.0); V];
                 self.preactivations(loaded, parameters, normalizer, |v, z| all[v] = z);
                 let y = S::Epilogue::apply::<T, _, _>(all, told);
@@ -71,26 +69,11 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         // SAFETY: the caller's, here and below.
         unsafe {
             self.preactivations(loaded, parameters, normalizer, |v, z| {
-                let [y] = S::Epilogue::apply::<T, _, _>([z], told);
+                let y = match Self::IN_TURN {
+                    true => Piecewise::apply_in_turn(z, told),
+                    false => S::Epilogue::apply::<T, _, 1>([z], told)[0],
+                };
                 self.store(place, v, y);
-            });
-        }
-    }
-
-    /// The same with an activation that is one instruction, or two.
-    #[inline(always)]
-    unsafe fn finish_in_turn(
-        &self,
-        loaded: &Loaded<T, S::Access, V>,
-        parameters: &ParametersOf<T, S, V>,
-        normalizer: Normalizer<f32>,
-        told: Told,
-        place: PlaceOf<T, S>,
-    ) {
-        // SAFETY: the caller's, here and below.
-        unsafe {
-            self.preactivations(loaded, parameters, normalizer, |v, z| {
-                self.store(place, v, Piecewise::apply_in_turn(z, told));
             });
         }
     }
