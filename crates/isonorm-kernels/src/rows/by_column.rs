@@ -65,6 +65,14 @@ impl<T: Data, A: Access, const V: usize, const KEPT: u32> Parameters<T, A, V> fo
     }
 
     #[inline(always)]
+    fn read_again(&self) -> Self {
+        Self {
+            is_packed: false,
+            ..*self
+        }
+    }
+
+    #[inline(always)]
     #[allow(private_interfaces)]
     unsafe fn new(affine: &Affine, span: Span, packed: bool) -> Self {
         let mut new = Self {

@@ -217,6 +217,13 @@ pub trait Parameters<T: Data, A: Access, const V: usize>: Copy {
         false
     }
 
+    /// The same parameters, none of which is kept as it came: for a part that is not known when the kernel is compiled.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn read_again(&self) -> Self {
+        *self
+    }
+
     /// What does not depend on the row; the pointers of `affine` are as said there. With `packed`, parameters of 16 bits that are
     /// too many to be kept as numbers are kept as they came.
     ///

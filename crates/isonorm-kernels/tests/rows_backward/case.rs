@@ -104,7 +104,10 @@ impl<T: Data> Case<T> {
             residual: false,
             stream: false,
             narrow: false,
-            activation: Activation::Identity,
+            activation: match kernel.key.class.has(Activation::Identity) {
+                true => Activation::Identity,
+                false => Activation::Relu,
+            },
             in_place: false,
             most_teams: 2,
             seed: columns as u64,

@@ -92,14 +92,11 @@ fn every_activation_with_a_residual() {
         Activation::Sigmoid,
         Activation::Tanh,
     ];
-    for kernel in contiguous::<f32>()
-        .into_iter()
-        .filter(|kernel| kernel.key.class == Class::Any)
-    {
-        for activation in smooth
-            .into_iter()
-            .chain([Activation::Relu, Activation::LeakyRelu { slope: 0.25 }])
-        {
+    let with_one = |kernel: &Kernel<Args<f32>>| matches!(kernel.key.class, Class::Any | Class::Added);
+    for kernel in contiguous::<f32>().into_iter().filter(with_one) {
+        let piecewise = [Activation::Relu, Activation::LeakyRelu { slope: 0.25 }];
+        let activations = smooth.into_iter().chain(piecewise);
+        for activation in activations.filter(|&activation| kernel.key.class.has(activation)) {
             let mut case = Case::new(kernel, 64, lengths(&kernel, 64)[0]);
             (case.activation, case.residual) = (activation, kernel.key.residual);
             check(&case, F32_UNIT);

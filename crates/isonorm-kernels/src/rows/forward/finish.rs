@@ -111,7 +111,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         }
     }
 
-    /// The same, by code that is there once for all parts; where parameters are kept as they came, for those of another type, which it reads.
+    /// The same, by code that is there once for all parts, and reads parameters also where they are kept as they came.
     #[inline(always)]
     unsafe fn finish_rolled(
         &self,
@@ -121,7 +121,7 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
         row: u64,
     ) {
         let (mut v, parts) = (0, simt::opaque(V as u32) as usize);
-        let narrow = !parameters.is_packed() && self.args.affine.is_narrow::<T>();
+        let (parameters, narrow) = (&parameters.read_again(), self.args.affine.is_narrow::<T>());
         while v < parts {
             if self.has(v) {
                 let raw = [left.x[0], left.residual[0]];
