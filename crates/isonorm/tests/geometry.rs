@@ -40,6 +40,7 @@ fn elements(desc: &NormDesc) -> Vec<Logical> {
             let offset = at.iter().zip(&memory).map(|(i, s)| i * s).sum();
             let (group, parameter) = match desc.get_norm() {
                 Norm::Batch => (vec![at[1]], at[1]),
+                Norm::Instance if desc.uses_running_statistics() => (vec![at[1]], at[1]),
                 Norm::Instance => (vec![at[0], at[1]], at[1]),
                 Norm::Group { groups } => (vec![at[0], at[1] / (dims[1] / groups)], at[1]),
                 Norm::Layer(Over::Channels) | Norm::Rms(Over::Channels) => (
@@ -76,18 +77,15 @@ fn descriptions() -> impl Strategy<Value = NormDesc> {
         Just(Norm::Layer(Over::Channels)),
         Just(Norm::Rms(Over::Channels)),
     ];
-    (norms, prop::collection::vec(1usize..5, 2..6), any::<bool>()).prop_filter_map(
-        "not a description",
-        |(norm, dims, last)| {
-            let mut desc = NormDesc::new(norm, Shape::new(&dims)?)
-                .affine(Affine::Full)
-                .pass(Pass::Eval);
-            if last && norm.has_channels() {
-                desc = desc.channels_last();
-            }
-            desc.check().is_ok().then_some(desc)
-        },
-    )
+    let sizes = prop::collection::vec(1usize..5, 2..6);
+    let passes = prop_oneof![Just(Pass::Eval), Just(Pass::Backward)];
+    (norms, sizes, any::<bool>(), passes).prop_filter_map("not a description", |(norm, dims, last, pass)| {
+        let mut desc = NormDesc::new(norm, Shape::new(&dims)?).affine(Affine::Full).pass(pass);
+        if last && norm.has_channels() {
+            desc = desc.channels_last();
+        }
+        desc.check().is_ok().then_some(desc)
+    })
 }
 
 proptest! {

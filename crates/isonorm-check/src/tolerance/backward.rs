@@ -95,9 +95,11 @@ fn elements(
     truth.preactivations.iter().enumerate().map(of_element).collect()
 }
 
-/// The error of Σ v·x̂ by its terms, from the errors of v and x̂.
-fn product(a: &Arithmetic, v: f64, v_error: f64, xhat: f64, xhat_error: f64) -> f64 {
-    v_error * xhat.abs() + (v.abs() + v_error) * xhat_error + a.gamma(1.0) * (v * xhat).abs()
+/// The error of Σ v·x̂ by its terms, from the errors of v and x̂, of a group with this rstd.
+fn product(a: &Arithmetic, [v, v_error]: [f64; 2], [xhat, xhat_error]: [f64; 2], rstd: f64) -> f64 {
+    // v·(x − mean) may come before rstd does, and be subnormal.
+    let underflow = if v == 0.0 || xhat == 0.0 { 0.0 } else { a.tiny() * rstd };
+    v_error * xhat.abs() + (v.abs() + v_error) * xhat_error + a.gamma(1.0) * (v * xhat).abs() + underflow
 }
 
 /// The errors of the gradients of weight and bias.
@@ -107,7 +109,8 @@ fn parameters(a: &Arithmetic, truth: &Backward, elements: &[ElementError]) -> (V
     for (i, e) in elements.iter().enumerate() {
         let parameter = truth.index.parameter[i];
         let xhat = truth.preactivations[i].xhat;
-        weight[parameter] += product(a, truth.dz[i], e.dz, xhat, e.xhat);
+        let rstd = truth.statistics[truth.index.group[i]].rstd;
+        weight[parameter] += product(a, [truth.dz[i], e.dz], [xhat, e.xhat], rstd);
         bias[parameter] += e.dz;
     }
     (weight, bias)
@@ -135,7 +138,8 @@ fn dx(
                 let p = &truth.preactivations[i];
                 let element = &elements[i];
                 mean_g += element.g;
-                mean_gx += product(a, truth.dz[i] * p.weight, element.g, p.xhat, element.xhat);
+                let g = [truth.dz[i] * p.weight, element.g];
+                mean_gx += product(a, g, [p.xhat, element.xhat], s.rstd);
             }
             mean_g = mean_g / n + a.gamma(2.0) * sums.mean_g.abs();
             mean_gx = mean_gx / n + a.gamma(2.0) * sums.mean_gx.abs();

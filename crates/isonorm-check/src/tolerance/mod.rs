@@ -33,7 +33,8 @@
 //! * **dz** = dy·f′(z): f's largest curvature near z times z's error; where z is so near a kink that it may be on the
 //!   other side, the height of the jump; and [`ACTIVATION`] roundings of what f′ is the difference of.
 //! * **g** = dz·weight. **Σ g** and **Σ g·x̂** have the errors of their terms, and the sum's own. What cancels in them is
-//!   in Σ|g| and Σ|g·x̂|: conditioning is no excuse, and no surprise.
+//!   in Σ|g| and Σ|g·x̂|: conditioning is no excuse, and no surprise. rstd may come after the products g·(x − mean), which
+//!   makes it rstd smallest subnormals a term.
 //! * **dx** = rstd·(g − Σg/n − x̂·Σgx̂/n): first-order errors of every factor, three roundings of the magnitudes; and one of the
 //!   sum, where the gradient of a residual stream is added.
 //! * **stream** = x + residual: what the definition says, bit by bit.

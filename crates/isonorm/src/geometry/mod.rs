@@ -12,6 +12,7 @@
 //! | LayerNorm, RMSNorm | channels of N,spatial,C | 1 | 1 | N·spatial | C | inner |
 //! | InstanceNorm | N,C,spatial | 1 | 1 | N·C | spatial | kept mod C |
 //! | InstanceNorm | channels-last | N | spatial | C | 1 | kept |
+//! | InstanceNorm with running statistics | both | as BatchNorm ||||
 //! | GroupNorm | N,C,spatial | 1 | 1 | N·G | (C/G)·spatial | (kept mod G)·C/G + inner/spatial |
 //! | GroupNorm | channels-last | N | spatial | G | C/G | kept·C/G + inner |
 //!
@@ -106,7 +107,12 @@ impl Geometry {
             ..shared
         };
 
-        let (view, affine, parameters) = match (desc.get_norm(), desc.get_layout()) {
+        let norm = match desc.get_norm() {
+            // Statistics that are told are a channel's, of every image.
+            Norm::Instance if desc.uses_running_statistics() => Norm::Batch,
+            norm => norm,
+        };
+        let (view, affine, parameters) = match (norm, desc.get_layout()) {
             (Norm::Layer(Over::Last(n)) | Norm::Rms(Over::Last(n)), _) => {
                 let (rows, row) = dims.split_at(dims.len() - n);
                 ([1, 1, product(rows), product(row)], by_inner, product(row))

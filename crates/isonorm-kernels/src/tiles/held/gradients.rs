@@ -78,6 +78,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                 place.tell(NUMBERS, OF_Z, group, [centre, rstd * weight, bias]);
                 place.tell(place.kept_numbers(), 0, group, [rstd, weight]);
             }
+            place.tell_rest();
             simt::block_barrier();
             let sums = self.sums(&self.map()).map(|sums| fold::halves(place, sums));
             fold::leave(place, sums);

@@ -293,6 +293,21 @@ impl<'a> Place<'a> {
         });
     }
 
+    /// Tells zeros of the groups that the last tile of a line does not have: threads behind its columns read them, and do not use them. For a
+    /// barrier that follows.
+    ///
+    /// # Safety
+    ///
+    /// Nothing else is told of them.
+    #[inline(always)]
+    unsafe fn tell_rest(&self) {
+        let thread = simt::thread_index();
+        if thread >= self.groups && thread < self.of_tile {
+            // SAFETY: the caller's.
+            unsafe { self.tell(NUMBERS, 0, thread, [0.0; OF_GROUP as usize]) };
+        }
+    }
+
     /// Number `k` of a group, as it was told.
     ///
     /// # Safety

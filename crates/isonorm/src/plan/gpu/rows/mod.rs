@@ -82,6 +82,8 @@ struct Rows<'a> {
     activation: Activation,
     /// Whether kernels load a tensor besides x (and dy): one that is added before the activation, or to x.
     residual: bool,
+    /// Whether the residual stream has a gradient besides, which is added to dx.
+    dstream: bool,
     rows: u64,
     columns: u64,
     /// Elements from a row to the next.
@@ -228,6 +230,7 @@ impl<'a> Rows<'a> {
             },
             activation: desc.get_activation(),
             residual: desc.has_residual() || desc.has_stream() && !backward,
+            dstream: desc.has_stream() && backward,
             rows: 0,
             columns: 0,
             stride: 0,

@@ -18,6 +18,9 @@ pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     let kernels = rows.kernels(width);
     let listed = kernels.into_iter().find(|listed| listed.key.owner == Owner::Pieces);
     let listed = listed.ok_or("there is no such kernel")?;
+    if rows.dstream {
+        return Err("its kernels add no gradient of a residual stream".into());
+    }
     if rows.columns > MOST_COLUMNS {
         return Err(format!("rows have more than {MOST_COLUMNS} elements"));
     }

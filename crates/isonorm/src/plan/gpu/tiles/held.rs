@@ -64,10 +64,6 @@ fn choice(problem: &Problem<'_>, listed: &'static Listed, width: u32, blocks: u3
     let (key, gpu) = (&listed.key, problem.gpu);
     let lanes = width / key.access_elements(problem.bytes());
     let of_block = problem.rows.div_ceil(blocks.into());
-    // The last block has some rows, too.
-    if of_block * u64::from(blocks - 1) >= problem.rows {
-        return None;
-    }
     let accesses_of = |threads: u32| {
         let at_once = u64::from(threads / lanes).min(of_block);
         (at_once > 0).then(|| of_block.div_ceil(at_once))
@@ -101,8 +97,13 @@ fn choice(problem: &Problem<'_>, listed: &'static Listed, width: u32, blocks: u3
         slots: 1,
     };
     let kernel = problem.kernel(listed, &tiling, tiles.checked_mul(blocks)?);
+    // The last block has some rows, too, though blocks are whole warps.
+    let at_once = u64::from(kernel.block / lanes);
+    if at_once * u64::from(blocks - 1) >= problem.rows {
+        return None;
+    }
     // From an access of a thread to the next, which is behind the tensor perhaps.
-    let step = u64::from(kernel.block / lanes) * u64::from(blocks) * problem.line();
+    let step = at_once * u64::from(blocks) * problem.line();
     if kernel.shared_bytes > gpu.shared_bytes_per_block || step > u32::MAX.into() {
         return None;
     }

@@ -161,6 +161,7 @@ impl<'a> Problem<'a> {
         if g.outer == 1 && !takes_contiguous {
             return Err("groups are contiguous".into());
         }
+        debug_assert!(!given || g.kept == g.channels, "one of each statistic for each group");
         let narrow = |number: usize, of: &str| {
             let narrow = u32::try_from(number).ok().filter(|number| *number <= i32::MAX as u32);
             narrow.ok_or_else(|| format!("{number} {of} are more than 2³¹"))
