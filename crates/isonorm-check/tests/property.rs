@@ -151,7 +151,7 @@ fn lengths_and_shapes() -> impl Strategy<Value = (Norm, Shape)> {
             2 => (Norm::Layer(Over::Channels), of(&[others, length], &positions)),
             3 => (Norm::Batch, of(&[others, length], &positions)),
             4 => (Norm::Batch, of(&[3, others], &[length])),
-            5 => (Norm::Instance, of(&[1, others], &[length])),
+            5 => (Norm::Instance, of(&[2, others], &[length])),
             _ => (Norm::Group { groups }, of(&[others, length], &positions)),
         }
     })

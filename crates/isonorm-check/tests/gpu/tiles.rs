@@ -2,9 +2,18 @@
 
 use isonorm::GpuProperties;
 use isonorm::cuda::Interpreter;
-use isonorm_check::{InterpreterEngine, run_suite};
+use isonorm_check::{Case, InterpreterEngine, run_suite};
 
 use super::{check, interpreters, parsed, tiny};
+
+/// Each shape with each pass, of both types, on data with a mean.
+fn crossed(shapes: &[&str], passes: &[&str], dtypes: [&str; 2]) -> Vec<Case> {
+    parsed(shapes.iter().flat_map(|shape| {
+        passes
+            .iter()
+            .flat_map(move |pass| dtypes.map(|dtype| format!("{shape} dtype={dtype} {pass} data=offset:100 seed=6")))
+    }))
+}
 
 #[test]
 fn tiles_in_the_interpreter() {
@@ -30,12 +39,7 @@ fn tiles_in_the_interpreter() {
         "pass=eval",
         "pass=backward_eval act=relu residual=add",
     ];
-    let problems = shapes.iter().flat_map(|shape| {
-        passes.iter().flat_map(move |pass| {
-            ["f32", "bf16"].map(|dtype| format!("{shape} dtype={dtype} {pass} data=offset:100 seed=6"))
-        })
-    });
-    let cases = parsed(problems);
+    let cases = crossed(&shapes, &passes, ["f32", "bf16"]);
     for sms in [1, 3, 12] {
         for mut engine in interpreters(&GpuProperties { sms, ..tiny(80) }) {
             let report = check(&mut engine, "tiles", &cases);
@@ -63,13 +67,7 @@ fn channels_of_positions_in_the_interpreter() {
         "pass=backward act=relu residual=add",
         "pass=backward act=gelu",
     ];
-    let problems = shapes.iter().flat_map(|shape| {
-        passes.iter().flat_map(move |pass| {
-            ["f32", "bf16 param=bf16"]
-                .map(|dtype| format!("{shape} over=channels dtype={dtype} {pass} data=offset:100 seed=6"))
-        })
-    });
-    let cases = parsed(problems);
+    let cases = crossed(&shapes, &passes, ["f32 over=channels", "bf16 param=bf16 over=channels"]);
     for sms in [4, 12] {
         for mut engine in interpreters(&GpuProperties { sms, ..tiny(80) }) {
             let report = check(&mut engine, "channels", &cases);
@@ -128,12 +126,7 @@ fn groups_wider_than_a_block_in_the_interpreter() {
         "pass=backward",
         "pass=backward act=gelu residual=add",
     ];
-    let problems = shapes.iter().flat_map(|shape| {
-        passes.iter().flat_map(move |pass| {
-            ["f32", "bf16 param=bf16"].map(|dtype| format!("{shape} dtype={dtype} {pass} data=offset:100 seed=6"))
-        })
-    });
-    let cases = parsed(problems);
+    let cases = crossed(&shapes, &passes, ["f32", "bf16 param=bf16"]);
     for sms in [3, 12, 40] {
         for mut engine in interpreters(&GpuProperties { sms, ..tiny(80) }) {
             let report = check(&mut engine, "wide groups", &cases);

@@ -12,7 +12,7 @@
 //! | LayerNorm, RMSNorm | channels of N,spatial,C | 1 | 1 | N·spatial | C | inner |
 //! | InstanceNorm | N,C,spatial | 1 | 1 | N·C | spatial | kept mod C |
 //! | InstanceNorm | channels-last | N | spatial | C | 1 | kept |
-//! | InstanceNorm with running statistics | both | as BatchNorm ||||
+//! | InstanceNorm, running statistics | both | as BatchNorm | | | | |
 //! | GroupNorm | N,C,spatial | 1 | 1 | N·G | (C/G)·spatial | (kept mod G)·C/G + inner/spatial |
 //! | GroupNorm | channels-last | N | spatial | G | C/G | kept·C/G + inner |
 //!
