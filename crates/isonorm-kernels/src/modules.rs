@@ -54,15 +54,21 @@ macro_rules! modules {
 
 modules! {
     "rows_forward_lanes" of "f32" "f16" "bf16" for 80;
+    "rows_forward_lanes_wide" of "f32" for 80;
     "rows_forward_block" of "f32" "f16" "bf16" for 80;
     "rows_forward_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_forward_piecewise_wide" of "f32" for 80;
+    "rows_forward_residual" of "f32" "f16" "bf16" for 80;
     "rows_forward_any" of "f32" "f16" "bf16" for 80;
+    "rows_forward_any_wide" of "f32" for 80;
+    "rows_forward_any_residual" of "f32" "f16" "bf16" for 80;
     "rows_forward_runs_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_forward_runs_any" of "f32" "f16" "bf16" for 80;
     "rows_forward_elements" of "f32" "f16" "bf16" for 80;
     "rows_forward_elements_runs" of "f32" "f16" "bf16" for 80;
     "rows_each_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_each_any" of "f32" "f16" "bf16" for 80;
+    "rows_each_masked" of "f32" "f16" "bf16" for 80;
     "rows_each_elements" of "f32" "f16" "bf16" for 80;
     "rows_forward_cluster_plain" of "f32" "f16" "bf16" for 90;
     "rows_forward_cluster_any" of "f32" "f16" "bf16" for 90;

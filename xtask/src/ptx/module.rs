@@ -72,6 +72,7 @@ impl Module {
             // Eight accesses take more.
             "rows_forward_cluster_runs_plain" if kernel.contains("_v4") => Some(80),
             "rows_each_piecewise" | "rows_each_any" => Some(48),
+            "rows_each_masked" => Some(48 + more),
             // Three blocks of seven warps on a multiprocessor.
             // A row of each block: three blocks of thirteen warps on a multiprocessor, or two.
             "rows_forward_segments_piecewise" => Some(if kernel.contains("_v4") { 48 } else { 72 }),
@@ -126,6 +127,16 @@ impl Module {
             | "rows_backward_chip_ragged_plain"
             | "rows_backward_chip_ragged_piecewise" => Some(80),
             "rows_forward_piecewise" if more > 0 => Some(match kernel {
+                _ if kernel.starts_with("layer") && kernel.ends_with("_v4") && !kernel.contains("block") => 64,
+                _ if kernel.starts_with("layer_lanes") && kernel.ends_with("_v3") => 56,
+                "rms_lanes4_v4" => 56,
+                _ => 48,
+            }),
+            "rows_forward_piecewise" => Some(match kernel {
+                "layer_lanes2_v2" | "layer_lanes4_v2" | "layer_block_v4" => 56,
+                _ => 48,
+            }),
+            "rows_forward_residual" if more > 0 => Some(match kernel {
                 "layer_block_v4" => 64,
                 "rms_block_v4" => 80,
                 "layer_block_v3" | "rms_block_v3" => 56,
@@ -135,9 +146,22 @@ impl Module {
                 _ if kernel.ends_with("_v3") => 64,
                 _ => 56,
             }),
-            "rows_forward_piecewise" if kernel.ends_with("_v4") => Some(80),
+            "rows_forward_residual" if kernel.ends_with("_v4") => Some(80),
             // Activations of several numbers side by side take all they get, and are no faster for it.
             "rows_forward_any" => Some(match kernel {
+                "layer_lanes4_v4" if more > 0 => 64,
+                _ if kernel.ends_with("_v1") || kernel.ends_with("block_v2") => 48,
+                _ => 56,
+            }),
+            "rows_forward_lanes_wide" => Some(72),
+            "rows_forward_piecewise_wide" => Some(56),
+            "rows_forward_any_wide" => Some(match kernel {
+                "layer_warp_v6" => 64,
+                "rms_block_v8" => 88,
+                _ if kernel.ends_with("_v8") => 96,
+                _ => 72,
+            }),
+            "rows_forward_any_residual" => Some(match kernel {
                 "layer_block_v4" if more == 0 => 80,
                 "layer_warp_v3" => 64 + more,
                 _ if kernel.contains("lanes") && kernel.ends_with("_v4") => 80,
@@ -180,6 +204,8 @@ impl Module {
             "tiles_backward_held_plain" if more == 0 => Some(72),
             "tiles_backward_held_masked" if more == 0 => Some(48),
             held if held.contains("_held") => Some(64),
+            "tiles_forward_plain" | "tiles_forward_piecewise" if kernel == "given" => Some(64 + 2 * more),
+            "tiles_forward" if kernel == "given" => Some(64),
             // Eight columns of an access, each with sums of its own and what z needs, take more.
             "tiles_forward" | "tiles_backward" | "tiles_backward_piecewise" if more > 0 => None,
             "tiles_backward" if kernel == "by_row" => None,
@@ -197,17 +223,23 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 149] = [
+const FAMILIES: [&str; 155] = [
     "rows_forward_lanes",
+    "rows_forward_lanes_wide",
     "rows_forward_block",
     "rows_forward_piecewise",
+    "rows_forward_piecewise_wide",
+    "rows_forward_residual",
     "rows_forward_any",
+    "rows_forward_any_wide",
+    "rows_forward_any_residual",
     "rows_forward_runs_piecewise",
     "rows_forward_runs_any",
     "rows_forward_elements",
     "rows_forward_elements_runs",
     "rows_each_piecewise",
     "rows_each_any",
+    "rows_each_masked",
     "rows_each_elements",
     "rows_forward_cluster_plain",
     "rows_forward_cluster_any",
@@ -364,7 +396,7 @@ fn max_threads(family: &str) -> fn(&str) -> u32 {
             short if short.ends_with("_v2") => 768,
             _ => 512,
         },
-        "rows_forward_piecewise" | "rows_forward_runs_piecewise" => {
+        "rows_forward_piecewise" | "rows_forward_residual" | "rows_forward_runs_piecewise" => {
             |kernel| match kernel.ends_with("_v1") || kernel.ends_with("_v2") {
                 true => 1024,
                 false => 512,
@@ -393,6 +425,9 @@ fn data(family: &str) -> &'static [&'static str] {
         "rows_backward_wide"
         | "rows_backward_apart_wide"
         | "rows_backward_chip_wide"
+        | "rows_forward_lanes_wide"
+        | "rows_forward_piecewise_wide"
+        | "rows_forward_any_wide"
         | "rows_forward_cluster_segments_wide" => &["f32"],
         ladder if ladder.starts_with("ladder") => &["f32"],
         // Two of 32 bits are hardly ever an image's last.

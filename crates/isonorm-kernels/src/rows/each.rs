@@ -13,7 +13,7 @@ use core::num::NonZero;
 use isonorm_math::Normalizer;
 
 use super::access::{Access, Data, Own, width};
-use super::epilogue::Epilogue;
+use super::epilogue::{Class, Epilogue};
 pub use super::forward::Args;
 use super::forward::Spec;
 use super::lanes::{Lanes, unrolled};
@@ -43,22 +43,18 @@ impl Owns for Each {
 /// # Safety
 ///
 /// The pointers of `args` are null where that is allowed, or point to what is said there, and tensors start on 16 bytes if accesses have as
-/// many. Rows follow each other without gaps, and each set has one weight and bias. Blocks have [`ROW_BYTES`] of shared memory for [`most_rows`].
+/// many. Rows have two elements or more and follow each other without gaps, and each set has one weight and bias. Blocks have [`ROW_BYTES`] of shared memory for [`most_rows`].
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn each<T: Data, S: Spec<Team = Each>, const V: usize>(args: &Args<T>) {
     let elements = args.rows * args.columns;
-    let walk = Walk {
-        args,
-        places: Places::new(args.columns, args.affine.sets),
-    };
     // What a block has at a time.
-    let tile = u64::from(simt::block_threads() * V as u32 * width::<T, S::Access>());
-    let mut start = u64::from(simt::block_index()) * tile;
+    let at_once = u64::from(simt::block_threads() * V as u32 * width::<T, S::Access>());
+    let mut start = u64::from(simt::block_index()) * at_once;
     while start < elements {
-        let left = (elements - start).min(tile) as u32;
+        let left = (elements - start).min(at_once) as u32;
         // SAFETY: the caller's.
-        unsafe { walk.tile::<S, V>(start, left) };
-        start += u64::from(simt::grid_blocks()) * tile;
+        unsafe { tile::<T, S, V>(args, start, left) };
+        start += u64::from(simt::grid_blocks()) * at_once;
         if start < elements {
             // All have read what the next tile's rows replace.
             simt::block_barrier();
@@ -72,8 +68,8 @@ const MOST_COLUMNS: u64 = 1 << 31;
 /// Where an element lies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct At {
-    /// The set of its row.
-    set: u32,
+    /// Its row; of more than 2³² elements, one of the same set.
+    row: u32,
     /// Its column; of more than are told apart, that from which it is as far to the row's end, if any is.
     column: u32,
 }
@@ -103,16 +99,13 @@ impl Places {
         match u32::try_from(element) {
             Ok(element) if self.columns.get() <= MOST_COLUMNS => {
                 let (row, column) = self.told_apart.divide(element);
-                At {
-                    set: row % self.sets,
-                    column,
-                }
+                At { row, column }
             }
             _ => {
                 let told_apart = self.told_apart.divisor().get();
                 let to_end = (self.columns.get() - element % self.columns).min(told_apart.into()) as u32;
                 At {
-                    set: (element / self.columns % NonZero::<u64>::from(self.sets)) as u32,
+                    row: (element / self.columns % NonZero::<u64>::from(self.sets)) as u32,
                     column: told_apart - to_end,
                 }
             }
@@ -120,54 +113,100 @@ impl Places {
     }
 }
 
-/// A way over the tensor.
+/// A few accesses of each thread, from an element on that has so many left, with itself.
+///
+/// # Safety
+///
+/// See [`each`].
+#[inline(always)]
+unsafe fn tile<T: Data, S: Spec<Team = Each>, const V: usize>(args: &Args<T>, start: u64, left: u32) {
+    let width = width::<T, S::Access>();
+    let first = simt::thread_index() * width;
+    // How far behind the start access `v` is.
+    let offset = |v: usize| first + v as u32 * (simt::block_threads() * width);
+    let is_whole = left == V as u32 * (simt::block_threads() * width);
+    let loaded = |tensor: *const T| {
+        let mut parts = [S::Access::nothing::<T>(); V];
+        let tensor = tensor.wrapping_add(start as usize);
+        // SAFETY: the caller's, here and below, for the elements that are left.
+        unsafe {
+            match is_whole {
+                true => unrolled::<V>(|v| parts[v] = S::Access::load(tensor.wrapping_add(offset(v) as usize))),
+                false => unrolled::<V>(|v| parts[v] = load::<T, S::Access>(tensor, offset(v), left)),
+            }
+        }
+        parts
+    };
+    let has_residual = S::RESIDUAL && !args.residual.is_null();
+    let x = loaded(args.x);
+    let residual = match has_residual {
+        true => loaded(args.residual),
+        false => [S::Access::nothing::<T>(); V],
+    };
+    // What is divided by is opaque, for otherwise that would come before the loads, which wait for nothing.
+    let walk = Walk {
+        args,
+        places: Places::new(simt::opaque_64(args.columns), args.affine.sets),
+    };
+    let at = walk.places.of(start);
+    // SAFETY: as above.
+    unsafe { walk.find_rows(at, left) };
+    simt::block_barrier();
+    let nothing = <S::Access as Access>::Numbers::<T>::splat(0.0);
+    let z = |v: usize| {
+        if offset(v) >= left {
+            return nothing;
+        }
+        // SAFETY: as above; the row has been found before the barrier.
+        let z = unsafe { walk.affine(S::Access::unpack::<T>(x[v]), at.column + offset(v), at.column + left) };
+        match has_residual {
+            true => z.zip(S::Access::unpack::<T>(residual[v]), |z, residual| z + residual),
+            false => z,
+        }
+    };
+    let mut results = [S::Access::nothing::<T>(); V];
+    if S::Epilogue::CLASS == Class::Any {
+        // Code for activations is there once for all accesses.
+        let mut all = [nothing; V];
+        unrolled::<V>(|v| all[v] = z(v));
+        let y = S::Epilogue::apply::<T, _, V>(all, args.activation);
+        unrolled::<V>(|v| results[v] = S::Access::pack::<T>(y[v]));
+    } else {
+        unrolled::<V>(|v| {
+            let [y] = S::Epilogue::apply::<T, _, 1>([z(v)], args.activation);
+            results[v] = S::Access::pack::<T>(y);
+        });
+    }
+    unrolled::<V>(|v| {
+        if offset(v) < left {
+            let place = args.y.wrapping_add(start as usize).wrapping_add(offset(v) as usize);
+            // SAFETY: as above; each access belongs to one thread.
+            unsafe { S::Access::store_own(place, results[v], Own::before(left - offset(v), width)) };
+        }
+    });
+    if S::Epilogue::CLASS == Class::Masked && !args.mask.is_null() {
+        unrolled::<V>(|v| {
+            if offset(v) < left {
+                let byte = (start + u64::from(offset(v))) / u64::from(width);
+                // SAFETY: as above.
+                unsafe {
+                    simt::store_8(
+                        args.mask.wrapping_add(byte as usize),
+                        S::Access::positive::<T>(results[v]),
+                    )
+                };
+            }
+        });
+    }
+}
+
+/// What a tile is normalized with.
 struct Walk<'a, T> {
     args: &'a Args<T>,
     places: Places,
 }
 
 impl<T: Data> Walk<'_, T> {
-    /// A few accesses of each thread, from an element on that has so many left, with itself.
-    #[inline(always)]
-    unsafe fn tile<S: Spec, const V: usize>(&self, start: u64, left: u32) {
-        let (args, width) = (self.args, width::<T, S::Access>());
-        let first = simt::thread_index() * width;
-        // How far behind the start access `v` is.
-        let offset = |v: usize| first + v as u32 * (simt::block_threads() * width);
-        let nothing = S::Access::nothing::<T>();
-        let (mut x, mut residual) = ([nothing; V], [nothing; V]);
-        // SAFETY: the caller's, here and below, for the elements that are left.
-        unrolled::<V>(|v| x[v] = unsafe { load::<T, S::Access>(args.x, start, offset(v), left) });
-        let has_residual = S::RESIDUAL && !args.residual.is_null();
-        if has_residual {
-            // SAFETY: as above.
-            unrolled::<V>(|v| residual[v] = unsafe { load::<T, S::Access>(args.residual, start, offset(v), left) });
-        }
-        let at = self.places.of(start);
-        // SAFETY: as above.
-        unsafe { self.find_rows(at, left) };
-        simt::block_barrier();
-        let mut z = [<S::Access as Access>::Numbers::<T>::splat(0.0); V];
-        unrolled::<V>(|v| {
-            if offset(v) < left {
-                // SAFETY: as above; the row has been found before the barrier.
-                z[v] = unsafe { self.affine(S::Access::unpack::<T>(x[v]), at.column + offset(v), at.column + left) };
-                if has_residual {
-                    z[v] = z[v].zip(S::Access::unpack::<T>(residual[v]), |z, residual| z + residual);
-                }
-            }
-        });
-        let y = S::Epilogue::apply::<T, _, _>(z, args.activation);
-        unrolled::<V>(|v| {
-            if offset(v) < left {
-                let place = args.y.wrapping_add(start as usize).wrapping_add(offset(v) as usize);
-                let own = Own::before(left - offset(v), width);
-                // SAFETY: as above; each access belongs to one thread.
-                unsafe { S::Access::store_own(place, S::Access::pack::<T>(y[v]), own) };
-            }
-        });
-    }
-
     /// Leaves in shared memory what makes z of x in the rows of so many elements, of which the first lies there.
     #[inline(always)]
     unsafe fn find_rows(&self, at: At, elements: u32) {
@@ -175,11 +214,13 @@ impl<T: Data> Walk<'_, T> {
         let (last, _) = self.places.told_apart.divide(at.column + elements - 1);
         let mut row = simt::thread_index();
         while row <= last {
-            let set = (at.set + row) % self.places.sets;
+            let set = (at.row + row) % self.places.sets;
             // SAFETY: the caller's: there is a number for each set, and shared memory for each row.
             unsafe {
+                // All on their way before one is waited for.
+                let parameters = one_of_run::<T>(&args.affine, set);
                 let measured = given::<T>(&args.affine, [args.given_mean, args.given_variance], set, args.eps);
-                let normalizer = joined(measured.normalizer, one_of_run::<T>(&args.affine, set));
+                let normalizer = joined(measured.normalizer, parameters);
                 let numbers = [normalizer.centre, normalizer.rstd, normalizer.offset, 0.0];
                 simt::shared_store_128(Shared::<f32>::at(row * ROW_BYTES), numbers);
             }
@@ -216,10 +257,10 @@ impl<T: Data> Walk<'_, T> {
     }
 }
 
-/// An access so far behind a start that has so many elements left: what the tensor has of it.
+/// An access so far behind a place from which so many elements are left: what the tensor has of it.
 #[inline(always)]
-unsafe fn load<T: Data, A: Access>(tensor: *const T, start: u64, offset: u32, left: u32) -> A::Raw<T> {
-    let place = tensor.wrapping_add(start as usize).wrapping_add(offset as usize);
+unsafe fn load<T: Data, A: Access>(from: *const T, offset: u32, left: u32) -> A::Raw<T> {
+    let place = from.wrapping_add(offset as usize);
     if offset + width::<T, A>() <= left {
         // SAFETY: the caller's; the tensor has all of it.
         return unsafe { A::load(place) };
@@ -241,7 +282,7 @@ mod tests {
         let at = places.of(start);
         (0..elements).map(move |element| {
             let (row, column) = places.told_apart.divide(at.column + element);
-            ((at.set + row) % places.sets, column)
+            ((at.row + row) % places.sets, column)
         })
     }
 

@@ -38,7 +38,7 @@ pub enum Class {
     /// All of them.
     Any,
     /// ReLU, behind a residual. The forward pass may leave its mask, a bit for each element; the backward pass reads that, and neither the
-    /// residual nor the bias again. Only [`tiles`](crate::tiles) have such kernels.
+    /// residual nor the bias again. Only [`tiles`](crate::tiles) have such kernels, and, forward, given statistics (`each`).
     Masked,
     /// ReLU, behind a residual that the backward pass reads again; and in kernels of rows and of [`held`](crate::tiles::held) without one, of the
     /// latter also with its result. Only these and [`strips`](crate::tiles::strips) have such kernels, all of them backward.

@@ -16,7 +16,7 @@ use super::backward::{self, backward};
 use super::by_column::ByColumn;
 use super::by_segment::BySegment;
 use super::each::{Each, ROW_BYTES, each};
-use super::epilogue::{Added, Any, Class, Epilogue, Piecewise, Plain};
+use super::epilogue::{Added, Any, Class, Epilogue, Masked, Piecewise, Plain};
 use super::forward::later::{STAY, later};
 use super::forward::pieces::pieces;
 use super::forward::{Args, Of, Spec, forward};
@@ -295,6 +295,13 @@ impl Key {
         threads * tile_bytes(self.accesses, self.access_bytes(), elements, self.class, has_sums)
     }
 
+    /// Whether kernels with a residual are a family of their own; others have it with the rest.
+    fn has_residual_apart(&self) -> bool {
+        let is_short = matches!(self.owner, Owner::Lanes(_) | Owner::Block) && self.sharing == Sharing::ByColumn;
+        let is_short = is_short && self.width == Width::Vector && self.pass == Pass::Forward;
+        is_short || self.owner == Owner::Chip && self.class == Class::Piecewise
+    }
+
     /// The name of the entry point in its module.
     pub fn name(&self) -> String {
         let op = match self.op {
@@ -361,13 +368,18 @@ impl Key {
             _ if self.is_down_columns() => "_down",
             (Class::Plain, Owner::Blocks | Owner::Chip) => "_plain",
             (Class::Plain, _) if self.is_long() || self.pass == Pass::Backward => "_plain",
+            (Class::Plain, Owner::Lanes(_)) if self.accesses > 4 => "_lanes_wide",
             (Class::Plain, Owner::Lanes(_)) => "_lanes",
             (Class::Plain, _) => "_block",
+            (Class::Piecewise, Owner::Lanes(_)) if self.accesses > 4 => "_piecewise_wide",
             (Class::Piecewise, _) if self.accesses > 8 => "_wide",
-            // Others have it with the rest.
-            (Class::Piecewise, Owner::Chip) if self.residual => "_residual",
+            (Class::Piecewise, _) if self.residual && self.has_residual_apart() => "_residual",
             (Class::Piecewise, _) => "_piecewise",
             (Class::Any, _) if self.width == Width::Element || self.is_long() || self.pass == Pass::Backward => "",
+            (Class::Any, _) if self.residual && self.has_residual_apart() => "_any_residual",
+            (Class::Any, Owner::Lanes(_) | Owner::Block) if self.accesses > 4 && self.width == Width::Vector => {
+                "_any_wide"
+            }
             (Class::Any, _) => "_any",
             (Class::Masked, _) => "_masked",
             (Class::Added, _) => "_added",

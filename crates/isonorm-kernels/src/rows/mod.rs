@@ -45,7 +45,7 @@ pub(crate) mod list;
 pub mod long;
 pub mod parameters;
 pub mod pieces;
-mod quotient;
+pub(crate) mod quotient;
 pub mod ragged;
 pub mod ring;
 mod run_of;

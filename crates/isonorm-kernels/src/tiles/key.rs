@@ -1,6 +1,6 @@
 //! What the host knows of a kernel: a [`Key`] says what it is for, and [`kernels`] has the functions to interpret.
 
-use super::forward::Args;
+use super::forward::{Args, given};
 use super::held::{self, gradients as held_gradients, values as held_values};
 use super::list::{backward_kernels, forward_kernels};
 use super::strips::{self, gradients, values};
@@ -85,6 +85,9 @@ impl Key {
     /// Bytes of shared memory of a block before its slots.
     pub fn head_bytes(&self, tiling: &Tiling, element_bytes: u32) -> u32 {
         let elements = self.access_elements(element_bytes);
+        if (self.kind, self.pass) == (Kind::Given, Pass::Forward) {
+            return given::shared_bytes(tiling);
+        }
         if self.kind.is_strips() {
             return strips::head_bytes(elements);
         }

@@ -11,27 +11,27 @@ macro_rules! forward_kernels {
             "tiles_forward_plain" by forward::forward {
                 group: Vectors, Plain, Group, 2;
                 groups: Vectors, Plain, Groups, 2;
-                given: Vectors, Plain, Given, 2;
+                given: Vectors, Plain, Given, 4;
                 by_row: Vectors, Plain, ByRow, 1;
                 wide: Vectors, Plain, Wide, 1;
             }
             "tiles_forward_piecewise" by forward::forward {
                 group: Vectors, Piecewise, Group, 2;
                 groups: Vectors, Piecewise, Groups, 2;
-                given: Vectors, Piecewise, Given, 2;
+                given: Vectors, Piecewise, Given, 4;
                 by_row: Vectors, Piecewise, ByRow, 1;
                 wide: Vectors, Piecewise, Wide, 1;
             }
             "tiles_forward" by forward::forward {
                 group: Vectors, Any, Group, 1;
                 groups: Vectors, Any, Groups, 1;
-                given: Vectors, Any, Given, 1;
+                given: Vectors, Any, Given, 2;
                 by_row: Vectors, Any, ByRow, 1;
                 wide: Vectors, Any, Wide, 1;
             }
             "tiles_forward_elements" by forward::forward {
                 groups: Elements, Any, Groups, 2;
-                given: Elements, Any, Given, 2;
+                given: Elements, Any, Given, 8;
                 by_row: Elements, Any, ByRow, 1;
                 wide: Elements, Any, Wide, 1;
             }

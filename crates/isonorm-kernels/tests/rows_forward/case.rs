@@ -321,6 +321,7 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
         sent: SENT,
         segments: Segments::NONE,
         running: Running::NONE,
+        mask: std::ptr::null_mut(),
     };
     let key = &case.kernel.key;
     let mut launch = Launch::new(case.grid(), case.threads)

@@ -131,6 +131,9 @@ pub struct Args<T> {
     pub running: Running,
     /// See [`Messages`](crate::grid::Messages).
     pub sent: u32,
+    /// Where statistics are given: a byte for each 16 bytes of `y`, of which the tensor has a whole number, in kernels that access as many at once:
+    /// bit k is set where element k of them is not 0; or null. Behind a ReLU.
+    pub mask: *mut u8,
 }
 
 impl<T> Args<T> {

@@ -34,6 +34,10 @@ macro_rules! forward_kernels {
                 rms_warp_v3: Uncentred, Lanes<32>, Vectors, 3, ByColumn, Plain, false, false;
                 rms_warp_v4: Uncentred, Lanes<32>, Vectors, 4, ByColumn, Plain, false, false;
             }
+            "rows_forward_lanes_wide" by forward {
+                layer_warp_v6: Centred, Lanes<32>, Vectors, 6, ByColumn, Plain, false, false;
+                rms_warp_v6: Uncentred, Lanes<32>, Vectors, 6, ByColumn, Plain, false, false;
+            }
             "rows_forward_block" by forward {
                 layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Plain, false, false;
                 layer_block_v3: Centred, Block, Vectors, 3, ByColumn, Plain, false, false;
@@ -47,6 +51,42 @@ macro_rules! forward_kernels {
                 rms_block_v8: Uncentred, Block, Vectors, 8, ByColumn, Plain, false, false;
             }
             "rows_forward_piecewise" by forward {
+                layer_lanes2_v1: Centred, Lanes<2>, Vectors, 1, ByColumn, Piecewise, false, false;
+                layer_lanes2_v2: Centred, Lanes<2>, Vectors, 2, ByColumn, Piecewise, false, false;
+                layer_lanes4_v2: Centred, Lanes<4>, Vectors, 2, ByColumn, Piecewise, false, false;
+                layer_lanes4_v3: Centred, Lanes<4>, Vectors, 3, ByColumn, Piecewise, false, false;
+                layer_lanes4_v4: Centred, Lanes<4>, Vectors, 4, ByColumn, Piecewise, false, false;
+                layer_lanes8_v3: Centred, Lanes<8>, Vectors, 3, ByColumn, Piecewise, false, false;
+                layer_lanes8_v4: Centred, Lanes<8>, Vectors, 4, ByColumn, Piecewise, false, false;
+                layer_lanes16_v3: Centred, Lanes<16>, Vectors, 3, ByColumn, Piecewise, false, false;
+                layer_lanes16_v4: Centred, Lanes<16>, Vectors, 4, ByColumn, Piecewise, false, false;
+                layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByColumn, Piecewise, false, false;
+                layer_warp_v3: Centred, Lanes<32>, Vectors, 3, ByColumn, Piecewise, false, false;
+                layer_warp_v4: Centred, Lanes<32>, Vectors, 4, ByColumn, Piecewise, false, false;
+                layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Piecewise, false, false;
+                layer_block_v3: Centred, Block, Vectors, 3, ByColumn, Piecewise, false, false;
+                layer_block_v4: Centred, Block, Vectors, 4, ByColumn, Piecewise, false, false;
+                rms_lanes2_v1: Uncentred, Lanes<2>, Vectors, 1, ByColumn, Piecewise, false, false;
+                rms_lanes2_v2: Uncentred, Lanes<2>, Vectors, 2, ByColumn, Piecewise, false, false;
+                rms_lanes4_v2: Uncentred, Lanes<4>, Vectors, 2, ByColumn, Piecewise, false, false;
+                rms_lanes4_v3: Uncentred, Lanes<4>, Vectors, 3, ByColumn, Piecewise, false, false;
+                rms_lanes4_v4: Uncentred, Lanes<4>, Vectors, 4, ByColumn, Piecewise, false, false;
+                rms_lanes8_v3: Uncentred, Lanes<8>, Vectors, 3, ByColumn, Piecewise, false, false;
+                rms_lanes8_v4: Uncentred, Lanes<8>, Vectors, 4, ByColumn, Piecewise, false, false;
+                rms_lanes16_v3: Uncentred, Lanes<16>, Vectors, 3, ByColumn, Piecewise, false, false;
+                rms_lanes16_v4: Uncentred, Lanes<16>, Vectors, 4, ByColumn, Piecewise, false, false;
+                rms_warp_v1: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Piecewise, false, false;
+                rms_warp_v3: Uncentred, Lanes<32>, Vectors, 3, ByColumn, Piecewise, false, false;
+                rms_warp_v4: Uncentred, Lanes<32>, Vectors, 4, ByColumn, Piecewise, false, false;
+                rms_block_v2: Uncentred, Block, Vectors, 2, ByColumn, Piecewise, false, false;
+                rms_block_v3: Uncentred, Block, Vectors, 3, ByColumn, Piecewise, false, false;
+                rms_block_v4: Uncentred, Block, Vectors, 4, ByColumn, Piecewise, false, false;
+            }
+            "rows_forward_piecewise_wide" by forward {
+                layer_warp_v6: Centred, Lanes<32>, Vectors, 6, ByColumn, Piecewise, false, false;
+                rms_warp_v6: Uncentred, Lanes<32>, Vectors, 6, ByColumn, Piecewise, false, false;
+            }
+            "rows_forward_residual" by forward {
                 layer_lanes2_v1: Centred, Lanes<2>, Vectors, 1, ByColumn, Piecewise, true, false;
                 layer_lanes2_v2: Centred, Lanes<2>, Vectors, 2, ByColumn, Piecewise, true, false;
                 layer_lanes4_v2: Centred, Lanes<4>, Vectors, 2, ByColumn, Piecewise, true, false;
@@ -79,6 +119,34 @@ macro_rules! forward_kernels {
                 rms_block_v4: Uncentred, Block, Vectors, 4, ByColumn, Piecewise, true, false;
             }
             "rows_forward_any" by forward {
+                layer_lanes2_v2: Centred, Lanes<2>, Vectors, 2, ByColumn, Any, false, false;
+                layer_lanes4_v2: Centred, Lanes<4>, Vectors, 2, ByColumn, Any, false, false;
+                layer_lanes4_v4: Centred, Lanes<4>, Vectors, 4, ByColumn, Any, false, false;
+                layer_lanes8_v4: Centred, Lanes<8>, Vectors, 4, ByColumn, Any, false, false;
+                layer_lanes16_v4: Centred, Lanes<16>, Vectors, 4, ByColumn, Any, false, false;
+                layer_warp_v1: Centred, Lanes<32>, Vectors, 1, ByColumn, Any, false, false;
+                layer_warp_v3: Centred, Lanes<32>, Vectors, 3, ByColumn, Any, false, false;
+                layer_warp_v4: Centred, Lanes<32>, Vectors, 4, ByColumn, Any, false, false;
+                layer_block_v2: Centred, Block, Vectors, 2, ByColumn, Any, false, false;
+                layer_block_v4: Centred, Block, Vectors, 4, ByColumn, Any, false, false;
+                rms_lanes2_v2: Uncentred, Lanes<2>, Vectors, 2, ByColumn, Any, false, false;
+                rms_lanes4_v2: Uncentred, Lanes<4>, Vectors, 2, ByColumn, Any, false, false;
+                rms_lanes4_v4: Uncentred, Lanes<4>, Vectors, 4, ByColumn, Any, false, false;
+                rms_lanes8_v4: Uncentred, Lanes<8>, Vectors, 4, ByColumn, Any, false, false;
+                rms_lanes16_v4: Uncentred, Lanes<16>, Vectors, 4, ByColumn, Any, false, false;
+                rms_warp_v1: Uncentred, Lanes<32>, Vectors, 1, ByColumn, Any, false, false;
+                rms_warp_v3: Uncentred, Lanes<32>, Vectors, 3, ByColumn, Any, false, false;
+                rms_warp_v4: Uncentred, Lanes<32>, Vectors, 4, ByColumn, Any, false, false;
+                rms_block_v2: Uncentred, Block, Vectors, 2, ByColumn, Any, false, false;
+                rms_block_v4: Uncentred, Block, Vectors, 4, ByColumn, Any, false, false;
+            }
+            "rows_forward_any_wide" by forward {
+                layer_warp_v6: Centred, Lanes<32>, Vectors, 6, ByColumn, Any, false, false;
+                layer_block_v8: Centred, Block, Vectors, 8, ByColumn, Any, false, false;
+                rms_warp_v6: Uncentred, Lanes<32>, Vectors, 6, ByColumn, Any, false, false;
+                rms_block_v8: Uncentred, Block, Vectors, 8, ByColumn, Any, false, false;
+            }
+            "rows_forward_any_residual" by forward {
                 layer_lanes2_v2: Centred, Lanes<2>, Vectors, 2, ByColumn, Any, true, false;
                 layer_lanes4_v2: Centred, Lanes<4>, Vectors, 2, ByColumn, Any, true, false;
                 layer_lanes4_v4: Centred, Lanes<4>, Vectors, 4, ByColumn, Any, true, false;
@@ -133,6 +201,9 @@ macro_rules! forward_kernels {
             }
             "rows_each_any" by each {
                 given_each_v2: Given, Each, Ragged, 2, ByRun, Any, true, false;
+            }
+            "rows_each_masked" by each {
+                given_each_v2: Given, Each, Ragged, 2, ByRun, Masked, true, false;
             }
             "rows_each_elements" by each {
                 given_each_v4: Given, Each, Elements, 4, ByRun, Any, true, false;

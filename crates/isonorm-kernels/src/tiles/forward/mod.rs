@@ -12,6 +12,7 @@
 //! each group, which only adds and multiplies there.
 
 mod finish;
+pub(super) mod given;
 pub(super) mod statistics;
 
 use isonorm_math::{Normalizer, Real};
@@ -90,13 +91,11 @@ pub struct Args<T> {
 /// threads.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn forward<T: Data, S: Spec, const N: usize>(args: &Args<T>) {
-    let pass = Pass::<T, S, N>::new(args);
     // SAFETY: the caller's.
     unsafe {
-        if S::GIVEN {
-            pass.apply_given();
-        } else {
-            pass.measure_and_apply();
+        match S::GIVEN {
+            true => given::given::<T, S, N>(args),
+            false => Pass::<T, S, N>::new(args).measure_and_apply(),
         }
     }
 }
@@ -134,29 +133,6 @@ impl<'a, T: Data, S: Spec, const N: usize> Pass<'a, T, S, N> {
             rows: Rows::new::<T, S>(&walk),
             slots: Slots::new(areas::slots(tiling, width::<T, S::Access>()) + before, 1, tiling),
             walk,
-        }
-    }
-
-    /// With statistics that are told: a tile after the other.
-    #[inline(always)]
-    unsafe fn apply_given(&self) {
-        let (args, tiling) = (self.args, &self.args.tiling);
-        let mut number = self.walk.team;
-        while number < tiling.tiles {
-            let tile = self.walk.tile(number);
-            // SAFETY: the caller's: a number for each parameter.
-            unsafe {
-                let [weight, bias] = self.parameters(tile);
-                let [mean, variance] =
-                    [args.given_mean, args.given_variance].map(|base| self.parameter(tile, base, 0.0));
-                let scale = weight / Real::sqrt(variance + args.eps);
-                columns::tell(OF_UNITS, tiling.units(), [mean, scale, bias]);
-                simt::block_barrier();
-                let map = Map::told(&self.walk);
-                self.finish_others(tile, &map);
-            }
-            simt::block_barrier();
-            number = number.saturating_add(self.walk.teams);
         }
     }
 

@@ -142,6 +142,7 @@ unsafe fn forward_of<T: Data>(
             factor: update.factor,
             unbias,
         }),
+        mask: p.mask as *mut u8,
     };
     let kernel = &planned[0];
     // SAFETY: the plan's kernel is of this type.

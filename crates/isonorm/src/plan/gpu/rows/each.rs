@@ -12,6 +12,9 @@ const MOST_SETS: u64 = 1 << 31;
 
 /// A block for so much of the tensor as its threads access at once.
 pub(super) fn plan(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
+    if rows.masked && width == Width::Element {
+        return Err("a thread writes whole bytes of a mask".into());
+    }
     let kernels = rows.kernels(width);
     let of_each = kernels.iter().find(|listed| listed.key.owner == Owner::Each);
     let listed = of_each.ok_or("there is no such kernel")?;

@@ -94,6 +94,8 @@ struct Rows<'a> {
     has_parameters: bool,
     /// Whether what is computed is written over what it is computed from.
     in_place: bool,
+    /// Whether the activation's mask is written.
+    masked: bool,
     /// Channels whose running statistics may be updated.
     tracked: Option<u64>,
 }
@@ -201,7 +203,7 @@ impl<'a> Rows<'a> {
         let (dtype, backward) = (desc.get_dtype(), desc.get_pass().is_backward());
         let given = desc.uses_running_statistics();
         let oldest = ROWS.iter().filter(|module| module.data == dtype.name());
-        if desc.has_mask() {
+        if desc.has_mask() && !(given && !backward) {
             return Err("its kernels have no mask".into());
         }
         if desc.reads_result() {
@@ -238,6 +240,7 @@ impl<'a> Rows<'a> {
             parameters: Parameters::NONE,
             has_parameters: desc.get_affine().has_weight(),
             in_place: desc.is_in_place(),
+            masked: desc.has_mask(),
             tracked: None,
         })
     }
@@ -289,6 +292,7 @@ impl<'a> Rows<'a> {
             (key.pass, key.op, key.width) == (self.pass, self.op, width)
                 && (key.sharing == self.parameters.sharing || self.may_be_by_run(key))
                 && key.class.has(self.activation)
+                && (key.class == Class::Masked) == self.masked
                 && (key.residual || !self.reads_residual(key))
                 && are(key)
         };

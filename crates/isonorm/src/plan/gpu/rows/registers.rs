@@ -16,7 +16,7 @@ use isonorm_kernels::rows::statistics::Op;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
-use super::super::tuning::{self, Registers, SMOOTH_WAVES, Shared};
+use super::super::tuning::{self, Registers, Shared};
 use super::{Forward, Kernel, Listed, MOST_BLOCKS, Messages, Rows, Schedule, Work};
 
 /// Blocks of a cluster: every GPU that has clusters has these.
@@ -306,13 +306,9 @@ pub(super) fn teams(rows: &Rows<'_>, choice: Choice, tuning: &Registers, kept: u
         blocks,
     } = choice;
     let walks = listed.key.ahead || listed.key.pass == Pass::Backward;
-    let most = match listed.key.class {
-        _ if listed.key.owner == Owner::Chip => rows.resident_blocks(listed, threads, kept) / u64::from(blocks),
+    let most = match listed.key.owner {
+        Owner::Chip => rows.resident_blocks(listed, threads, kept) / u64::from(blocks),
         _ if walks => rows.resident_clusters(listed, threads, kept, blocks),
-        // What a thread does first takes longer there.
-        Class::Any if rows.bytes() == 4 => {
-            u64::from(rows.gpu.sms) * u64::from(SMOOTH_WAVES * (rows.gpu.threads_per_sm / threads).max(1))
-        }
         _ => u64::MAX,
     };
     let of_block = u64::from(listed.key.teams(threads));

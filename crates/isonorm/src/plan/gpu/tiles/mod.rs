@@ -2,6 +2,7 @@
 //! specialised on is in this folder.
 
 mod columns;
+mod given;
 mod held;
 mod shapes;
 
@@ -114,13 +115,17 @@ pub(super) struct Plans {
 /// All shapes, or why there are none.
 pub(super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties) -> Result<Plans, String> {
     let problem = Problem::of(desc, g, gpu)?;
+    let choices = match problem.is_told() {
+        true => given::choices,
+        false => shapes::choices,
+    };
     let elements = match problem.masked {
         true => Err("a thread writes whole bytes of a mask".into()),
-        false => shapes::choices(&problem, Width::Element),
+        false => choices(&problem, Width::Element),
     };
     let mut aligned = columns::choices(&problem);
     aligned.extend(held::choices(&problem));
-    match shapes::choices(&problem, Width::Vector).or_else(|_| elements.clone()) {
+    match choices(&problem, Width::Vector).or_else(|_| elements.clone()) {
         Ok(choices) => aligned.extend(choices),
         Err(reason) if aligned.is_empty() => return Err(reason),
         Err(_) => {}
@@ -160,6 +165,9 @@ impl<'a> Problem<'a> {
         let takes_contiguous = desc.has_mask() || desc.reads_result() || moments || given && g.inner == 1;
         if g.outer == 1 && !takes_contiguous {
             return Err("groups are contiguous".into());
+        }
+        if given && !backward && g.inner > 1 {
+            return Err("channels are segments, of which each access is by itself".into());
         }
         debug_assert!(!given || g.kept == g.channels, "one of each statistic for each group");
         let narrow = |number: usize, of: &str| {
@@ -203,6 +211,11 @@ impl<'a> Problem<'a> {
 
     fn bytes(&self) -> u32 {
         self.dtype.bytes() as u32
+    }
+
+    /// Whether nothing is summed: the forward pass of statistics that are given.
+    fn is_told(&self) -> bool {
+        self.given && self.pass == Pass::Forward
     }
 
     /// Whether what is added before the activation has to be read.
@@ -266,7 +279,7 @@ impl<'a> Problem<'a> {
             cluster: if is_held { tiling.blocks } else { 1 },
             shared_bytes: listed.key.shared_bytes(tiling, self.bytes()),
             // Blocks that share a tile wait for each other, but where statistics are given and nothing is summed.
-            resident: tiling.blocks > 1 && !is_held && !(self.given && self.pass == Pass::Forward),
+            resident: tiling.blocks > 1 && !is_held && !self.is_told(),
         }
     }
 }
@@ -336,7 +349,7 @@ fn schedule(problem: &Problem<'_>, choice: &shapes::Choice) -> Schedule {
     }
     // What is not kept is read again; of a forward pass, only x.
     let is_strips = listed.key.kind.is_strips();
-    let not_kept = u128::from(match problem.given && problem.pass == Pass::Forward {
+    let not_kept = u128::from(match problem.is_told() {
         true => 0,
         // Nothing comes behind the statistics.
         false if problem.moments => 0,

@@ -4,7 +4,6 @@ use std::fmt;
 
 use isonorm_kernels::tiles::MOST_UNITS;
 
-use super::super::MOST_BLOCKS;
 use super::super::occupancy::RESERVED_SHARED_BYTES;
 use super::super::tuning::{LAUNCH, TILES};
 use super::*;
@@ -128,29 +127,6 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
         each.min(u32::MAX.into()) as u32
     };
     let most_at_once = blocks_per_sm(problem.gpu, &problem.kernel(listed, &tiling, 1));
-    if problem.given && problem.pass == Pass::Forward {
-        // Blocks exchange nothing, and keep nothing.
-        let wanted = TILES.waves * most_at_once * problem.gpu.sms;
-        let blocks = wanted.div_ceil(tiles).clamp(1, accesses(1));
-        let tiling = Tiling {
-            blocks,
-            accesses: accesses(blocks),
-            ..tiling
-        };
-        let teams = tiles.min(MOST_BLOCKS as u32 / blocks);
-        // Read and written, by as many blocks as run at once on a multiprocessor.
-        let rounds = (u64::from(teams) * u64::from(blocks)).div_ceil(u64::from(problem.gpu.sms));
-        let steps = u64::from(tiles.div_ceil(teams));
-        let moved = rounds
-            .saturating_mul(2 * u64::from(tiling.accesses))
-            .saturating_mul(steps);
-        return Ok(vec![Choice {
-            listed,
-            tiling,
-            teams,
-            nanoseconds: LAUNCH.saturating_add(moved.saturating_mul(access(problem.gpu)) / share),
-        }]);
-    }
     let access_bytes = listed.key.access_bytes() * THREADS;
     // Accesses of so many that shared memory holds, beside other blocks.
     let holds = |at_once: u32, accesses: u32| {
@@ -252,10 +228,7 @@ fn tile(problem: &Problem<'_>, elements: u32, wanted: u32) -> Result<[u32; 2], S
         ));
     }
     let whole = inner.is_multiple_of(elements) && problem.run == inner;
-    if whole
-        && u64::from(inner) * u64::from(bytes) >= TILES.least_segment_bytes
-        && !(problem.given && problem.pass == Pass::Forward)
-    {
+    if whole && u64::from(inner) * u64::from(bytes) >= TILES.least_segment_bytes {
         return Ok([inner, 0]);
     }
     // Groups whose elements fill accesses.

@@ -9,7 +9,7 @@ mod tiles;
 use std::ops::RangeInclusive;
 
 pub(super) use self::groups::{ACROSS_RUNS, BY_SEGMENT, OfPass};
-pub(super) use self::tiles::{COLUMNS, HELD, TILES};
+pub(super) use self::tiles::{COLUMNS, GIVEN, HELD, TILES};
 
 /// How many accesses a thread makes to a row that a block owns: tried in order, taken when the block's threads come out in the
 /// range.
@@ -81,7 +81,7 @@ const FORWARD_16: Shapes = &[
 pub(super) const FORWARD: Registers = Registers {
     lanes_threads: 64,
     wide: Shared {
-        lanes: 128,
+        lanes: 192,
         block: &[
             (2, 32..=128),
             (4, 96..=128),
@@ -115,7 +115,7 @@ pub(super) const FORWARD: Registers = Registers {
         most_cluster_threads: 256,
         chip: FORWARD_CHIP,
     },
-    smooth: &[(4, 64..=512), (2, 32..=512)],
+    smooth: &[(8, 128..=256), (4, 64..=512), (2, 32..=512)],
     elements: &[(8, 128..=512), (8, 32..=512)],
     few_rows: 2,
     slots: 3,
@@ -286,10 +286,6 @@ pub(super) struct Sweeps {
     /// At least, where there are too few rows for the GPU.
     pub(super) least_share_bytes: u64,
 }
-
-/// Blocks of a grid whose kernels have smooth activations and load nothing ahead, as multiples of what a GPU's threads hold: with few rows a
-/// team, a last wave that is not full costs little.
-pub(super) const SMOOTH_WAVES: u32 = 8;
 
 /// Threads of a block, where statistics are given.
 pub(super) const EACH_THREADS: u32 = 256;

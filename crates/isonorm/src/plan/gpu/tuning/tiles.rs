@@ -20,8 +20,6 @@ pub(crate) struct Tiles {
     pub(crate) step: u64,
     /// Nanoseconds that a tile takes besides where it is several segments side by side.
     pub(crate) segments: u64,
-    /// Blocks of a grid in which no two exchange anything, as multiples of what runs at once.
-    pub(crate) waves: u32,
 }
 
 /// Groups that lie side by side, or in pieces.
@@ -35,7 +33,31 @@ pub(crate) const TILES: Tiles = Tiles {
     again: 1000,
     step: 3000,
     segments: 2000,
-    waves: 4,
+};
+
+/// Channels that lie side by side, with given statistics.
+pub(crate) struct Given {
+    /// Bytes of a row that belong to a tile, at least.
+    pub(crate) least_bytes: u32,
+    /// Widths of tiles that are looked at, at most.
+    pub(crate) widths: usize,
+    /// Accesses of a thread where a tile has few columns: of `f32` whose activation is no smooth one, and of others.
+    pub(crate) accesses: [u32; 2],
+    /// Of those that are single elements.
+    pub(crate) elements: u32,
+    /// Columns of a tile for each access of a thread: the block has to find out about all of them.
+    pub(crate) columns_of_access: u32,
+    pub(crate) most_accesses: u32,
+}
+
+/// Channels that lie side by side, with given statistics.
+pub(crate) const GIVEN: Given = Given {
+    least_bytes: 512,
+    widths: 8,
+    accesses: [4, 8],
+    elements: 32,
+    columns_of_access: 64,
+    most_accesses: 16,
 };
 
 /// Columns that are groups, in strips over the whole chip.
