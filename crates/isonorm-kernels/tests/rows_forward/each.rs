@@ -2,10 +2,11 @@
 
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::each::most_rows;
+use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::forward::Args;
 use isonorm_kernels::rows::key::{Kernel, kernels};
 use isonorm_kernels::rows::team::Owner;
-use isonorm_math::{Bf16, F16};
+use isonorm_math::{Activation, Bf16, F16};
 
 use crate::case::{Case, Residual, input, run};
 use crate::expect::{Rounding, check};
@@ -22,9 +23,15 @@ fn kernels_of_each<T: Rounding>() -> impl Iterator<Item = Kernel<Args<T>>> {
 
 fn case_of<T: Rounding>(kernel: Kernel<Args<T>>, threads: u32, columns: usize) -> Case<T> {
     let elements = kernel.key.tile_elements(threads, size_of::<T>() as u32);
+    let case = Case::new(kernel, threads, columns);
     Case {
         kept: most_rows(elements, columns as u64),
-        ..Case::new(kernel, threads, columns)
+        // What leaves a mask has no other.
+        activation: match kernel.key.class {
+            Class::Masked => Activation::Relu,
+            _ => case.activation,
+        },
+        ..case
     }
 }
 

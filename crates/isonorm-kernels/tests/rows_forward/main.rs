@@ -177,8 +177,8 @@ fn every_activation_is_somewhere() {
 fn activations_of_special_numbers() {
     for activation in ACTIVATIONS {
         let kernel = match Class::Piecewise.has(activation) {
-            true => named::<f32>("rows_forward_piecewise", "rms_lanes8_v4"),
-            false => named::<f32>("rows_forward_any", "rms_warp_v1"),
+            true => named::<f32>("rows_forward_residual", "rms_lanes8_v4"),
+            false => named::<f32>("rows_forward_any_residual", "rms_warp_v1"),
         };
         let mut case = Case::new(kernel, 32, 128);
         (case.activation, case.residual) = (activation, Residual::Added);

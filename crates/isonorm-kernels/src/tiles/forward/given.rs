@@ -174,7 +174,7 @@ impl<T: Data> Block<'_, T> {
         row * self.args.tiling.line + u64::from(self.before) + u64::from(self.at.column)
     }
 
-    /// Turn an access of the thread to the next.
+    /// From an access of the thread to the next.
     #[inline(always)]
     fn stride(&self) -> u64 {
         u64::from(self.at.step) * u64::from(self.args.tiling.line as u32)
