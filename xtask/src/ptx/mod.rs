@@ -9,6 +9,7 @@ mod apart;
 mod assemble;
 mod build;
 mod module;
+mod registers;
 mod sources;
 mod toolchain;
 

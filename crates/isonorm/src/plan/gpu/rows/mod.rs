@@ -203,7 +203,7 @@ impl<'a> Rows<'a> {
         let (dtype, backward) = (desc.get_dtype(), desc.get_pass().is_backward());
         let given = desc.uses_running_statistics();
         let oldest = ROWS.iter().filter(|module| module.data == dtype.name());
-        if desc.has_mask() && !(given && !backward) {
+        if desc.has_mask() && (backward || !given) {
             return Err("its kernels have no mask".into());
         }
         if desc.reads_result() {
