@@ -11,7 +11,7 @@ pub(crate) struct Divisor {
 }
 
 impl Divisor {
-    /// One division of 32 bits, which a GPU does by a sequence of some fifteen instructions; one of 64 bits would be ninety.
+    /// One division of 32 bits, which a GPU does by a sequence of some fifteen instructions; one of 64 bits would be eighty.
     #[inline(always)]
     pub(crate) fn new(divisor: NonZero<u32>) -> Self {
         Self {

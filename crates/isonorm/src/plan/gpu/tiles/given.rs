@@ -74,7 +74,7 @@ fn choice(problem: &Problem<'_>, width: Width, tiling: Tiling) -> Result<Choice,
         blocks: of_tile.div_ceil(accesses) as u32,
         ..tiling
     };
-    // Of all threads, those that have something.
+    // How long it takes where threads have nothing, in percent of where all have something.
     let idle = u64::from(THREADS * 100 / (at_once * tiling.lanes));
     let tensors = 2 + u64::from(problem.residual);
     let bytes = tiling.rows * tiling.line * u64::from(problem.bytes()) * tensors;
