@@ -27,7 +27,9 @@ const GRAPH_SECONDS: f64 = 1e-3;
 const SHORTEST_CALL: f64 = 2e-6;
 /// Calls that the host makes in a row to be timed: fewer than fill the queue of a stream, which would make it wait.
 const HOST_CALLS: u32 = 100;
-const HOST_SAMPLES: usize = 15;
+/// Samples of so many calls, however long they take, and however short.
+const LEAST_HOST_SAMPLES: usize = 5;
+const MOST_HOST_SAMPLES: usize = 15;
 /// What the driver copies is a multiple of so many bytes, where there are as many: on an H200 others take half as long again.
 const COPY_BYTES: usize = 8192;
 
@@ -65,13 +67,19 @@ fn without(plan: &Plan, calls: &mut [GpuCall], stream: &Stream, min_time: Durati
     Ok(median(&times))
 }
 
-/// Measures every way of carrying a problem out; those that the GPU has no room for are left out.
+/// Measures every way of carrying a problem out, all with the same tensors; those that the GPU has no room for are left out.
 pub(super) fn alternatives(desc: &NormDesc, stream: &Stream, host: &Device, min_time: Duration) -> Result<Vec<Row>> {
+    let plans = stream.device().alternatives(desc)?;
+    let Some(planned) = plans.first() else {
+        return Ok(Vec::new());
+    };
+    let mut calls = random_calls(planned, stream, host)?;
     let mut rows = Vec::new();
-    for (number, plan) in stream.device().alternatives(desc)?.into_iter().enumerate() {
-        let mut row = match measure_as(&plan, stream, host, min_time) {
+    for (number, plan) in plans.iter().enumerate() {
+        calls.iter_mut().for_each(|call| call.set_plan(plan.clone()));
+        let mut row = match measured(&mut calls, stream, min_time) {
             Err(Error::Isonorm(isonorm::Error::Unsupported { .. })) if number > 0 => continue,
-            measured => measured?.0,
+            measured => measured?,
         };
         let taken = plan.candidates().iter().find(|candidate| candidate.declined.is_none());
         if let (Some(gpu), Some(taken)) = (&mut row.gpu, taken) {
@@ -88,21 +96,32 @@ pub(super) fn alternatives(desc: &NormDesc, stream: &Stream, host: &Device, min_
 
 /// Measures a problem as it is planned, and its floor; returns the calls, too.
 fn measure_as(plan: &Plan, stream: &Stream, host: &Device, min_time: Duration) -> Result<(Row, Vec<GpuCall>)> {
+    let mut calls = random_calls(plan, stream, host)?;
+    Ok((measured(&mut calls, stream, min_time)?, calls))
+}
+
+/// Calls of a plan on random inputs.
+fn random_calls(plan: &Plan, stream: &Stream, host: &Device) -> Result<Vec<GpuCall>> {
     let (desc, g) = (plan.desc(), plan.geometry());
     let inputs = random::inputs(desc, g.elements(), g.parameters, host)?;
-    let (timed, mut calls) = measure_calls(plan, &inputs, saved(desc), stream, min_time)?;
-    let bytes = plan.traffic().compulsory_bytes;
-    let row = Row {
+    sets_of_calls(plan, &inputs, saved(desc), stream)
+}
+
+/// The row of calls of one plan.
+fn measured(calls: &mut [GpuCall], stream: &Stream, min_time: Duration) -> Result<Row> {
+    let timed = time(calls, stream, min_time)?;
+    let host_s = host_seconds(stream, &mut calls[0], min_time)?;
+    let plan = calls[0].plan();
+    Ok(Row {
         floor: Some("driver".into()),
         gpu: Some(GpuRow {
             sets: calls.len(),
-            host_s: host_seconds(desc, stream, &mut calls[0])?,
+            host_s,
             alternative: None,
             ablations: Vec::new(),
         }),
-        ..timed.row(desc, plan.name(), bytes)
-    };
-    Ok((row, calls))
+        ..timed.row(plan.desc(), plan.name(), plan.traffic().compulsory_bytes)
+    })
 }
 
 /// Measures a plan on these inputs, and its floor; returns what it wrote, too.
@@ -113,7 +132,8 @@ pub(crate) fn measure_plan(
     stream: &Stream,
     min_time: Duration,
 ) -> Result<(Timed, Outputs)> {
-    let (timed, mut calls) = measure_calls(plan, inputs, save, stream, min_time)?;
+    let mut calls = sets_of_calls(plan, inputs, save, stream)?;
+    let timed = time(&mut calls, stream, min_time)?;
     let mut call = calls.swap_remove(0);
     drop(calls);
     call.prepare()?;
@@ -121,30 +141,27 @@ pub(crate) fn measure_plan(
     Ok((timed, call.into_outputs()?))
 }
 
-/// Measures calls that take turns with several sets of tensors, and their floor.
-fn measure_calls(
-    plan: &Plan,
-    inputs: &Inputs,
-    save: Save,
-    stream: &Stream,
-    min_time: Duration,
-) -> Result<(Timed, Vec<GpuCall>)> {
-    let (gpu, desc) = (stream.device(), plan.desc());
-    plan.prepare()?;
-    let g = plan.geometry();
+/// Calls that take turns with several sets of tensors.
+fn sets_of_calls(plan: &Plan, inputs: &Inputs, save: Save, stream: &Stream) -> Result<Vec<GpuCall>> {
+    let gpu = stream.device();
     let bytes = plan.traffic().compulsory_bytes;
     let sets = sets(bytes, gpu.properties().l2_bytes as u64, gpu.memory()?.0 as u64);
     let call = || GpuCall::new(plan.clone(), stream, inputs, save, MOMENTUM);
-    let mut calls = (0..sets).map(|_| call()).collect::<Result<Vec<_>>>()?;
+    (0..sets).map(|_| call()).collect()
+}
 
+/// Measures calls of one plan, and their floor.
+fn time(calls: &mut [GpuCall], stream: &Stream, min_time: Duration) -> Result<Timed> {
+    let plan = calls[0].plan().clone();
+    plan.prepare()?;
+    let (elements, bytes) = (plan.geometry().elements(), plan.desc().get_dtype().bytes());
     let once = plan.copy_seconds().max(once(stream, &mut calls[0])?);
     let rounds = rounds(once, calls.len());
     // The graphs are dropped before the tensors that they work on.
-    let problem = Recorded::new(stream, &mut calls, rounds, GpuCall::run)?;
-    let of_copy = copy_elements(g.elements(), desc.get_dtype().bytes());
-    let copy = Recorded::new(stream, &mut calls, rounds, |call| call.copy(of_copy))?;
-    let copied = 2 * (of_copy * desc.get_dtype().bytes()) as u64;
-    let scale = bytes as f64 / copied as f64;
+    let problem = Recorded::new(stream, calls, rounds, GpuCall::run)?;
+    let of_copy = copy_elements(elements, bytes);
+    let copy = Recorded::new(stream, calls, rounds, |call| call.copy(of_copy))?;
+    let scale = plan.traffic().compulsory_bytes as f64 / (2 * of_copy * bytes) as f64;
 
     let (mut times, mut floors) = (Vec::new(), Vec::new());
     let turn = min_time / (2 * TURNS);
@@ -152,8 +169,7 @@ fn measure_calls(
         take_turn(turn, &mut times, || problem.seconds(stream))?;
         take_turn(turn, &mut floors, || Ok(copy.seconds(stream)? * scale))?;
     }
-    drop((problem, copy));
-    Ok((Timed::of(&times, &floors), calls))
+    Ok(Timed::of(&times, &floors))
 }
 
 /// Seconds of one call, roughly: how long a graph of many will be.
@@ -216,13 +232,15 @@ impl Recorded {
     }
 }
 
-/// Seconds that the host takes for one call whose plan and kernels are there.
-fn host_seconds(desc: &NormDesc, stream: &Stream, call: &mut GpuCall) -> Result<f64> {
-    let mut samples = Vec::with_capacity(HOST_SAMPLES);
-    for _ in 0..HOST_SAMPLES {
+/// Seconds that the host takes for one call whose plan and kernels are there: several samples, more of them for so long.
+fn host_seconds(stream: &Stream, call: &mut GpuCall, min_time: Duration) -> Result<f64> {
+    let desc = *call.plan().desc();
+    let mut samples = Vec::with_capacity(MOST_HOST_SAMPLES);
+    let began = Instant::now();
+    while samples.len() < LEAST_HOST_SAMPLES || samples.len() < MOST_HOST_SAMPLES && began.elapsed() < min_time {
         let start = Instant::now();
         for _ in 0..HOST_CALLS {
-            std::hint::black_box(stream.device().plan(desc)?);
+            std::hint::black_box(stream.device().plan(&desc)?);
             call.run()?;
         }
         samples.push(start.elapsed().as_secs_f64() / f64::from(HOST_CALLS));

@@ -12,7 +12,7 @@ use isonorm_kernels::simt::WARP;
 
 use super::super::choice::Planned;
 use super::super::occupancy::PARTS_OF_SM;
-use super::super::tuning::{self, FEW_ACCESSES, LAUNCH, Registers, SEGMENTS};
+use super::super::tuning::{self, FEW_ACCESSES, Registers, SEGMENTS};
 use super::registers::{CLUSTERS, Choice, kernel, teams};
 use super::{Backward, Forward, GpuProperties, Listed, Parameters, Rows, Schedule, Work};
 use crate::plan::explain::counted;
@@ -276,7 +276,7 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
         rows.gpu.l2_bytes as u64,
     );
     let memory = match listed.key.width {
-        Width::Half if 2 * of_tensor > l2 => memory * SEGMENTS.large_halves / 100,
+        Width::Half => memory * pass.halves[usize::from(2 * of_tensor > l2)] / 100,
         _ => memory,
     };
     let accesses = match listed.key.width {
@@ -295,7 +295,9 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
             } else {
                 100
             };
+            let warps = teams * blocks * u64::from(threads / WARP);
             let access = pass.ragged[usize::from(!is_narrow)] * crowded * few / 10_000;
+            let access = access * (100 + pass.waits * sms / warps) / 100;
             let end = if is_narrow {
                 pass.ends[usize::from(of_tensor > l2)]
             } else {
@@ -303,7 +305,9 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
             };
             let ends = 2 * rows.rows * u64::from(rows.segments.count);
             // Of the multiprocessor that has most blocks.
-            let of_warps = hundredths * (teams * blocks).div_ceil(sms) * u64::from(threads / WARP) * of_thread;
+            let unused = u64::from(listed.key.accesses).saturating_sub(of_thread);
+            let of_thread = 100 * of_thread + unused * pass.unused;
+            let of_warps = hundredths * (teams * blocks).div_ceil(sms) * u64::from(threads / WARP) * of_thread / 100;
             // What is added is accessed so, too, and so is its gradient.
             (of_warps * access / u64::from(100 * PARTS_OF_SM) + ends * end) * (tensors + added) / tensors
         }
@@ -314,7 +318,12 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
         Owner::Blocks => 1,
         _ => 2,
     }];
-    let waits = hundredths * (step + u64::from(threads) * pass.thread / 1000) / 100
+    let shared = match listed.key.owner {
+        Owner::Block => 0,
+        Owner::Blocks => pass.shared[0] * blocks,
+        _ => pass.shared[1] * blocks,
+    };
+    let waits = hundredths * (step + (shared + u64::from(threads) * pass.thread) / 1000) / 100
         + rows.rows * blocks * pass.block / sms / 1000;
-    LAUNCH + pass.start + waits + (hundredths * memory / 100).max(accesses / 1000)
+    pass.start + waits + (hundredths * memory / 100).max(accesses / 1000)
 }

@@ -14,10 +14,10 @@ pub(super) fn choices(problem: &Problem<'_>) -> Vec<Choice> {
     let mut all: Vec<Choice> = Vec::new();
     // Joined rows are one strip, and contiguous.
     let widths = match listed.key.kind {
-        Kind::Joined => &[(u32::MAX, 100)],
+        Kind::Joined => &[(u32::MAX, [COLUMNS.whole; 2])],
         _ => COLUMNS.widths,
     };
-    for &(bytes, share) in widths {
+    for &(bytes, shares) in widths {
         let mut of_width: Vec<Choice> = Vec::new();
         for number in 1..=problem.gpu.sms {
             // Of so many blocks each, as many as there are: strips of a batch are many.
@@ -25,7 +25,7 @@ pub(super) fn choices(problem: &Problem<'_>) -> Vec<Choice> {
                 Kind::Batched => problem.gpu.sms + 1 - number,
                 _ => number,
             };
-            let Some(new) = choice(problem, listed, (bytes, share), teams) else {
+            let Some(new) = choice(problem, listed, (bytes, shares), teams) else {
                 continue;
             };
             if of_width.iter().all(|old| old.tiling.blocks != new.tiling.blocks) {
@@ -100,7 +100,12 @@ fn whole_groups(line: u32, inner: u32, elements: u32, about: u32) -> Option<u32>
 }
 
 /// With strips about so wide, of which memory moves so many of a hundred bytes in the time of a hundred, and so many teams.
-fn choice(problem: &Problem<'_>, listed: &'static Listed, (bytes, share): (u32, u64), teams: u32) -> Option<Choice> {
+fn choice(
+    problem: &Problem<'_>,
+    listed: &'static Listed,
+    (bytes, shares): (u32, [u64; 2]),
+    teams: u32,
+) -> Option<Choice> {
     let (key, gpu, joined) = (&listed.key, problem.gpu, joined(problem)?);
     let (line, rows) = (problem.line() as u32 * joined, problem.rows / u64::from(joined));
     let elements = key.access_elements(problem.bytes());
@@ -158,12 +163,12 @@ fn choice(problem: &Problem<'_>, listed: &'static Listed, (bytes, share): (u32, 
         listed,
         tiling,
         teams,
-        nanoseconds: nanoseconds(problem, listed, &tiling, (teams, share)),
+        nanoseconds: nanoseconds(problem, listed, &tiling, (teams, shares)),
     })
 }
 
 /// The time that it takes by the estimate, where memory moves so many of a hundred bytes in the time of a hundred.
-fn nanoseconds(problem: &Problem<'_>, listed: &Listed, tiling: &Tiling, (teams, share): (u32, u64)) -> u64 {
+fn nanoseconds(problem: &Problem<'_>, listed: &Listed, tiling: &Tiling, (teams, shares): (u32, [u64; 2])) -> u64 {
     let (key, gpu) = (&listed.key, problem.gpu);
     // Of all teams at once, an access of each thread.
     let access = u64::from(teams * tiling.blocks) * u64::from(THREADS * VECTOR_BYTES);
@@ -186,7 +191,14 @@ fn nanoseconds(problem: &Problem<'_>, listed: &Listed, tiling: &Tiling, (teams, 
     };
     let missing = COLUMNS.passing.saturating_sub(100 * passing / accesses.max(1));
     let slowed = 10_000 + missing * COLUMNS.idle;
+    let tensors = u64::from(key.tensors()) + 1;
+    let bytes = tensors * problem.batch * problem.rows * problem.line() * u64::from(problem.bytes());
+    let share = match tiling.across {
+        1 => COLUMNS.whole,
+        _ => shares[usize::from(bytes > gpu.l2_bytes as u64)],
+    };
     let memory = (hundredths * slowed / 10_000) as f64 / share as f64 / gpu.copy_bytes_per_second * 1e9;
-    let waits = COLUMNS.step[pass] + u64::from(tiling.blocks) * COLUMNS.block;
+    let wide = u64::from(tiling.width * problem.bytes()) * COLUMNS.wide[pass] / 1000;
+    let waits = COLUMNS.step[pass] + u64::from(tiling.blocks) * COLUMNS.block[pass] + wide;
     COLUMNS.start[pass] + u64::from(tiling.tiles.div_ceil(teams)) * (memory as u64 + waits)
 }

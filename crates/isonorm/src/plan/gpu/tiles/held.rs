@@ -111,12 +111,12 @@ fn choice(problem: &Problem<'_>, listed: &'static Listed, width: u32, blocks: u3
         listed,
         tiling,
         teams: tiles,
-        nanoseconds: nanoseconds(problem, &tiling, &kernel),
+        nanoseconds: nanoseconds(problem, key.class, &tiling, &kernel),
     })
 }
 
 /// The time that it takes by the estimate.
-fn nanoseconds(problem: &Problem<'_>, tiling: &Tiling, kernel: &Kernel) -> u64 {
+fn nanoseconds(problem: &Problem<'_>, class: Class, tiling: &Tiling, kernel: &Kernel) -> u64 {
     let (gpu, blocks) = (problem.gpu, u64::from(tiling.tiles) * u64::from(tiling.blocks));
     let sms = u64::from(gpu.sms);
     let (pass, tensors) = match problem.pass {
@@ -137,7 +137,11 @@ fn nanoseconds(problem: &Problem<'_>, tiling: &Tiling, kernel: &Kernel) -> u64 {
     };
     let resident = of_sm * sms;
     let cluster = if tiling.blocks > 1 { pass.cluster } else { 0 };
-    let round = pass.round + u64::from(tiling.accesses) * pass.access + cluster;
+    let access = match class {
+        Class::Any => pass.access * pass.smooth / 100,
+        _ => pass.access,
+    };
+    let round = pass.round + u64::from(tiling.accesses) * access + cluster;
     // Blocks do not wait for the last ones of a round.
     pass.start + memory + round * (blocks * 100 / resident).max(100) / 100
 }

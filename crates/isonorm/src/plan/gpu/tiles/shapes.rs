@@ -5,7 +5,7 @@ use std::fmt;
 use isonorm_kernels::tiles::MOST_UNITS;
 
 use super::super::occupancy::RESERVED_SHARED_BYTES;
-use super::super::tuning::{LAUNCH, TILES};
+use super::super::tuning::TILES;
 use super::*;
 use crate::plan::explain::counted;
 
@@ -181,7 +181,7 @@ fn of_width(problem: &Problem<'_>, width: Width, bytes: u32, share: u64) -> Resu
                     ..tiling
                 },
                 teams,
-                nanoseconds: u64::from(steps).saturating_mul(step).saturating_add(LAUNCH),
+                nanoseconds: u64::from(steps).saturating_mul(step).saturating_add(TILES.start),
             };
             match best
                 .iter_mut()

@@ -324,13 +324,11 @@ pub(super) struct Segments {
     pub(super) alone: u64,
     /// How long an access takes where a thread has many of them, with slopes of 16 bits each, in percent.
     pub(super) crowded: u64,
-    /// How long memory takes by accesses of 8 bytes, where two tensors are larger than the last-level cache, in percent.
-    pub(super) large_halves: u64,
 }
 
 /// How long a pass over channels in segments takes, by an estimate: of whichever takes longer, moving bytes or accesses, and besides that.
 pub(super) struct SegmentsPass {
-    /// Nanoseconds, once.
+    /// Nanoseconds until the first data comes, and from the last to the end.
     pub(super) start: u64,
     /// Nanoseconds of a row of a block, of a cluster, and of blocks of the whole chip.
     pub(super) step: [u64; 3],
@@ -338,12 +336,20 @@ pub(super) struct SegmentsPass {
     pub(super) thread: u64,
     /// Picoseconds of a row, for each block that a multiprocessor has of it.
     pub(super) block: u64,
+    /// Picoseconds of a row, for each block that shares it: of a cluster, and of the whole chip.
+    pub(super) shared: [u64; 2],
     /// How long memory takes, in percent of the time of a copy.
     pub(super) memory: u64,
+    /// How long it takes by accesses of 8 bytes, in percent of that: where the last-level cache holds two tensors, and where it does not.
+    pub(super) halves: [u64; 2],
     /// Picoseconds of an access of a warp where segments begin anywhere: of 16 bits an element, and of 32.
     pub(super) ragged: [u64; 2],
     /// What it takes where a thread has [`FEW_ACCESSES`] at most, in percent.
     pub(super) few: u64,
+    /// What an access takes of it that a kernel's threads have, but not these, in percent.
+    pub(super) unused: u64,
+    /// How much longer an access takes with a single warp on a multiprocessor, in percent; less with more of them.
+    pub(super) waits: u64,
     /// Picoseconds that each end of such a segment takes besides, of 16 bits an element: of a tensor that the last-level cache holds, where
     /// others' elements at the ends are read once, and of a larger one; and of 32.
     pub(super) ends: [u64; 2],
@@ -360,29 +366,36 @@ pub(super) const SEGMENTS: Segments = Segments {
     cluster_threads: 64,
     passes: [
         SegmentsPass {
-            start: 480,
-            step: [1070, 1150, 1830],
-            thread: 510,
-            block: 28_000,
-            memory: 78,
-            ragged: [191_000, 152_000],
-            few: 87,
-            ends: [18, 56],
-            wide_ends: 30,
+            start: 2940,
+            step: [338, 233, 1210],
+            thread: 1990,
+            block: 100_000,
+            shared: [53_000, 400],
+            memory: 76,
+            halves: [80, 144],
+            ragged: [50_300, 43_800],
+            few: 96,
+            unused: 19,
+            waits: 2790,
+            ends: [83, 91],
+            wide_ends: 45,
         },
         SegmentsPass {
-            start: 1320,
-            step: [283, 770, 1690],
-            thread: 350,
-            block: 2_000,
-            memory: 79,
-            ragged: [246_000, 222_000],
-            few: 95,
-            ends: [22, 43],
+            start: 4450,
+            step: [46, 287, 1550],
+            thread: 1030,
+            block: 14_000,
+            shared: [5000, 100],
+            memory: 78,
+            halves: [121, 144],
+            ragged: [150_500, 133_000],
+            few: 93,
+            unused: 15,
+            waits: 550,
+            ends: [66, 200],
             wide_ends: 50,
         },
     ],
-    alone: 200,
+    alone: 160,
     crowded: 130,
-    large_halves: 130,
 };

@@ -10,6 +10,8 @@ pub(crate) struct Tiles {
     pub(crate) blocks_per_sm: u32,
     /// What a single block on a multiprocessor reaches of the memory's speed, in percent: forward, and backward.
     pub(crate) alone: [u64; 2],
+    /// Nanoseconds until the first data comes, and from the last to the end.
+    pub(crate) start: u64,
     /// Nanoseconds that a tile takes besides for each block that shares it.
     pub(crate) block: u64,
     /// Nanoseconds that a tile takes besides for each of its parameters.
@@ -24,15 +26,16 @@ pub(crate) struct Tiles {
 
 /// Groups that lie side by side, or in pieces.
 pub(crate) const TILES: Tiles = Tiles {
-    widths: &[(64, 68), (128, 72), (256, 85)],
+    widths: &[(64, 76), (128, 78), (256, 85)],
     least_segment_bytes: 256,
     blocks_per_sm: 2,
-    alone: [90, 85],
-    block: 12,
+    alone: [96, 92],
+    start: 3170,
+    block: 1,
     unit: 20,
-    again: 1000,
-    step: 3000,
-    segments: 2000,
+    again: 300,
+    step: 2590,
+    segments: 2970,
 };
 
 /// Channels that lie side by side, with given statistics.
@@ -62,8 +65,11 @@ pub(crate) const GIVEN: Given = Given {
 
 /// Columns that are groups, in strips over the whole chip.
 pub(crate) struct Columns {
-    /// Bytes of a row that belong to a strip, with how fast memory is then, in percent.
-    pub(crate) widths: &'static [(u32, u64)],
+    /// Bytes of a row that belong to a strip, with how fast memory is then, in percent: where the last-level cache holds the tensors, and where
+    /// it does not, so that what it fetched beside a strip is gone when the next strip is read.
+    pub(crate) widths: &'static [(u32, [u64; 2])],
+    /// How fast it is where a strip is as wide as a row, so that all of it is contiguous.
+    pub(crate) whole: u64,
     /// Numbers of teams for each width, at most: the best by the estimate.
     pub(crate) of_width: usize,
     /// What of the last-level cache holds what will be read again, in percent.
@@ -72,8 +78,10 @@ pub(crate) struct Columns {
     pub(crate) again: [u64; 2],
     /// Nanoseconds until the first data comes, and from the last to the end: forward, and backward.
     pub(crate) start: [u64; 2],
-    /// Nanoseconds that a strip takes besides for each block that shares it.
-    pub(crate) block: u64,
+    /// Nanoseconds that a strip takes besides for each block that shares it: forward, and backward.
+    pub(crate) block: [u64; 2],
+    /// Picoseconds that a strip takes besides for each byte of its width, whose sums are exchanged: forward, and backward.
+    pub(crate) wide: [u64; 2],
     /// Nanoseconds that a strip takes besides, adding up and exchanging sums: forward, and backward.
     pub(crate) step: [u64; 2],
     /// The share of accesses of which each that passes is on its way while sums are made and exchanged, in percent.
@@ -84,13 +92,15 @@ pub(crate) struct Columns {
 
 /// Columns that are groups, in strips over the whole chip.
 pub(crate) const COLUMNS: Columns = Columns {
-    widths: &[(64, 92), (128, 96), (256, 100), (512, 96)],
+    widths: &[(64, [91, 78]), (128, [98; 2]), (256, [103; 2]), (512, [101; 2])],
+    whole: 103,
     of_width: 4,
     cached: 84,
     again: [86, 108],
-    start: [3500, 2150],
-    block: 11,
-    step: [2650, 2400],
+    start: [2660, 1300],
+    block: [3, 9],
+    wide: [3670, 3550],
+    step: [2210, 1540],
     passing: 43,
     idle: 42,
 };
@@ -118,6 +128,8 @@ pub(crate) struct HeldPass {
     pub(crate) round: u64,
     pub(crate) access: u64,
     pub(crate) cluster: u64,
+    /// How long an access takes where the activation is a smooth one, in percent of others.
+    pub(crate) smooth: u64,
     /// How long memory takes, in percent of the time of a copy; and in percent of that where a multiprocessor has one block at a time.
     pub(crate) memory: u64,
     pub(crate) alone: u64,
@@ -132,20 +144,22 @@ pub(crate) const HELD: Held = Held {
     blocks: &[1, 2, 4, 8],
     passes: [
         HeldPass {
-            start: 3000,
-            round: 4270,
-            access: 41,
-            cluster: 3340,
-            memory: 97,
-            alone: 100,
+            start: 2200,
+            round: 4520,
+            access: 134,
+            smooth: 100,
+            cluster: 2500,
+            memory: 83,
+            alone: 118,
         },
         HeldPass {
-            start: 7350,
-            round: 120,
-            access: 271,
-            cluster: 3240,
-            memory: 79,
-            alone: 115,
+            start: 1520,
+            round: 2830,
+            access: 212,
+            smooth: 200,
+            cluster: 1630,
+            memory: 80,
+            alone: 98,
         },
     ],
 };
