@@ -232,7 +232,7 @@ impl Recorded {
     }
 }
 
-/// Seconds that the host takes for one call whose plan and kernels are there: several samples, more of them for so long.
+/// Seconds that the host takes for one call whose plan and kernels are there: of a few samples at least, and more while there is time.
 fn host_seconds(stream: &Stream, call: &mut GpuCall, min_time: Duration) -> Result<f64> {
     let desc = *call.plan().desc();
     let mut samples = Vec::with_capacity(MOST_HOST_SAMPLES);

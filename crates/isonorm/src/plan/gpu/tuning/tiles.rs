@@ -92,7 +92,7 @@ pub(crate) struct Columns {
 
 /// Columns that are groups, in strips over the whole chip.
 pub(crate) const COLUMNS: Columns = Columns {
-    widths: &[(64, [91, 78]), (128, [98; 2]), (256, [103; 2]), (512, [101; 2])],
+    widths: &[(64, [91, 78]), (128, [97; 2]), (256, [103; 2]), (512, [101; 2])],
     whole: 103,
     of_width: 4,
     cached: 84,
