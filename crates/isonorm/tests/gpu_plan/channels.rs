@@ -93,7 +93,7 @@ fn images_are_accessed_by_what_they_are_a_multiple_of() {
     }
     for problem in [
         "x=32x1024x14x14 dtype=bf16 pass=backward",
-        "x=64x512x14x14 dtype=f16 pass=backward act=relu",
+        "x=64x512x22x22 dtype=f16 pass=backward act=relu",
     ] {
         let plan = plan(&format!("batchnorm {problem}"));
         assert!(plan.kernels()[0].family.contains("halves"), "{plan}");

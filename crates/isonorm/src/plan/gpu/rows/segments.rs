@@ -297,7 +297,7 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
             };
             let warps = teams * blocks * u64::from(threads / WARP);
             let access = pass.ragged[usize::from(!is_narrow)] * crowded * few / 10_000;
-            let access = access * (100 + pass.waits * sms / warps) / 100;
+            let access = access * (100 + pass.waits * busy / warps) / 100;
             let end = if is_narrow {
                 pass.ends[usize::from(of_tensor > l2)]
             } else {
