@@ -16,21 +16,6 @@ const MOST: f64 = 1.10;
 const SLOWER: &[(&str, &str, f64)] = &[
     (
         "NVIDIA H100",
-        "batchnorm x=64x64x35x35 layout=nchw dtype=bf16 param=f32 pass=train",
-        1.11,
-    ),
-    (
-        "NVIDIA H100",
-        "batchnorm x=64x256x14x14 layout=nchw dtype=bf16 param=f32 pass=train",
-        1.13,
-    ),
-    (
-        "NVIDIA H100",
-        "batchnorm x=256x2048x7x7 layout=nchw dtype=bf16 param=f32 pass=train",
-        1.14,
-    ),
-    (
-        "NVIDIA H100",
         "batchnorm x=64x512x28x28 layout=nchw dtype=bf16 param=f32 act=relu residual=masked pass=backward",
         1.16,
     ),
@@ -38,21 +23,6 @@ const SLOWER: &[(&str, &str, f64)] = &[
         "NVIDIA H200",
         "batchnorm x=64x1024x14x14 layout=nchw dtype=bf16 param=f32 act=silu pass=backward",
         1.11,
-    ),
-    (
-        "NVIDIA H200",
-        "batchnorm x=20x64x56x56 layout=nchw dtype=bf16 param=f32 pass=train",
-        1.12,
-    ),
-    (
-        "NVIDIA H200",
-        "batchnorm x=2x256x75x75 layout=nchw dtype=bf16 param=f32 pass=train",
-        1.15,
-    ),
-    (
-        "NVIDIA H200",
-        "batchnorm x=248x3x75x75 layout=nchw dtype=bf16 param=f32 pass=backward",
-        1.16,
     ),
 ];
 
@@ -92,26 +62,24 @@ fn what_is_taken_is_near_the_fastest_that_was_measured() {
         .iter()
         .map(|path| serde_json::from_slice(&fs::read(path).expect("readable")).expect("JSON"))
         .collect();
-    let (mut checked, mut slow) = (0, BTreeSet::new());
-    for (index, record) in records.iter().enumerate() {
+    let (mut checked, mut outdated, mut slow) = (0, 0, BTreeSet::new());
+    for record in &records {
         let name = record["gpu"]["name"].as_str().expect("a GPU's name");
         let gpu = Arc::new(GpuProperties::named(name).expect("a known GPU"));
         for (case, ways) in measured(record) {
             let desc: NormDesc = case.parse().expect("a problem");
             let taken = taken_of(&GpuPlan::new(&desc, &gpu).expect("a valid problem"));
-            let Some((_, own)) = ways.iter().find(|(way, _)| *way == taken) else {
-                // What was measured of kernels that there were then says nothing of those that there are now.
-                let plans = GpuPlan::alternatives(&desc, &gpu).expect("a valid problem");
-                let now: Vec<_> = plans.iter().map(taken_of).collect();
-                let later = &records[index + 1..];
-                let is_newer = |record: &Value| {
-                    let ways = measured(record).remove(&case).unwrap_or_default();
-                    ways.iter().any(|((name, _), _)| *name == taken.0)
-                };
-                let is_known = ways.iter().any(|((name, _), _)| *name == taken.0);
-                let is_outdated =
-                    ways.iter().any(|(way, _)| !now.contains(way)) || !is_known && later.iter().any(is_newer);
-                assert!(is_outdated, "{case} on {}: {taken:?} was not measured", gpu.name);
+            let plans = GpuPlan::alternatives(&desc, &gpu).expect("a valid problem");
+            let now: Vec<_> = plans.iter().map(taken_of).collect();
+            assert!(
+                now.contains(&taken),
+                "{case} on {}: {taken:?} is no alternative",
+                gpu.name
+            );
+            let own = ways.iter().find(|(way, _)| *way == taken);
+            // What was measured of kernels that there were then says nothing of those that there are now, nor of ways that there were not.
+            let (Some((_, own)), true) = (own, ways.iter().all(|(way, _)| now.contains(way))) else {
+                outdated += 1;
                 continue;
             };
             let ((name, shape), best) = ways.iter().min_by(|a, b| a.1.total_cmp(&b.1)).expect("some");
@@ -129,7 +97,7 @@ fn what_is_taken_is_near_the_fastest_that_was_measured() {
             checked += 1;
         }
     }
-    assert!(checked >= 400, "{checked} cases");
+    assert!(checked >= 300, "{checked} cases, and {outdated} that are outdated");
     let listed: BTreeSet<_> = SLOWER.iter().map(|&(gpu, case, _)| (gpu, case)).collect();
     assert_eq!(slow, listed, "on the list are those that are slower");
 }

@@ -91,10 +91,11 @@ impl Module {
             "rows_forward_ragged_by_column_block" => Some(72),
             "rows_backward_ragged_by_column_plain" if more == 0 => Some(96),
             // Whatever shared memory has room for.
-            "rows_backward_chip_segments_plain"
-            | "rows_backward_chip_segments_piecewise"
-            | "rows_backward_chip_ragged_plain"
-            | "rows_backward_chip_ragged_piecewise" => Some(80),
+            "rows_backward_chip_segments_plain" | "rows_backward_chip_segments_piecewise" => Some(80),
+            "rows_backward_chip_ragged_plain" => Some(80),
+            "rows_backward_chip_ragged_piecewise" => Some(if is_f16 { 88 } else { 80 }),
+            "rows_forward_chip_segments_piecewise" | "rows_forward_chip_ragged_piecewise" if more > 0 => Some(80),
+            "rows_forward_chip_segments_piecewise" | "rows_forward_chip_ragged_piecewise" => Some(88),
             "rows_forward_piecewise" if more > 0 => Some(match kernel {
                 _ if kernel.starts_with("layer") && kernel.ends_with("_v4") && !kernel.contains("block") => 64,
                 _ if kernel.starts_with("layer_lanes") && kernel.ends_with("_v3") => 56,

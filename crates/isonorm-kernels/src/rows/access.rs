@@ -65,6 +65,18 @@ pub trait Access {
     /// Which one.
     const WIDTH: Width;
 
+    /// Whether part 0 of what a thread has of a row in segments is one that these may have a part of only, and no other is.
+    const HAS_ENDS: bool = matches!(Self::WIDTH, Width::Ragged) && !Self::BY_SEGMENT;
+
+    /// Whether a row in segments has all of part `v` of what a thread has, if it has any of it.
+    #[inline(always)]
+    fn has_whole_part(v: usize) -> bool {
+        match Self::WIDTH {
+            Width::Ragged => v > 0 && Self::HAS_ENDS,
+            _ => Self::IS_OF_SEGMENTS,
+        }
+    }
+
     /// What an access loads.
     type Raw<T: Data>: Copy;
 
@@ -120,6 +132,19 @@ pub trait Access {
     ///
     /// As for [`load`](Access::load) and [`keep`](Access::keep).
     unsafe fn fetch<T: Data>(place: Shared<u32>, from: *const T);
+
+    /// As [`fetch`](Access::fetch), if a condition holds.
+    ///
+    /// # Safety
+    ///
+    /// As for [`fetch`](Access::fetch), if it holds.
+    #[inline(always)]
+    unsafe fn fetch_if<T: Data>(place: Shared<u32>, from: *const T, condition: bool) {
+        if condition {
+            // SAFETY: the caller's.
+            unsafe { Self::fetch(place, from) };
+        }
+    }
 
     /// What [`keep`](Access::keep) or [`fetch`](Access::fetch) has kept.
     ///
@@ -235,6 +260,12 @@ impl<const SPARSE: bool> Access for Vectors<SPARSE> {
     unsafe fn fetch<T: Data>(place: Shared<u32>, from: *const T) {
         // SAFETY: the caller's.
         unsafe { simt::copy_async(place, from.cast()) };
+    }
+
+    #[inline(always)]
+    unsafe fn fetch_if<T: Data>(place: Shared<u32>, from: *const T, condition: bool) {
+        // SAFETY: the caller's.
+        unsafe { simt::copy_async_if(place, from.cast(), condition) };
     }
 
     #[inline(always)]

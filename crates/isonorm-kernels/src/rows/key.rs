@@ -27,6 +27,7 @@ use super::long::long_down::{self, long_down};
 use super::long::{long, long_shared::long_shared};
 use super::parameters::{ByRun, Map, Sharing};
 use super::pieces::Pieces;
+use super::ring::{CHIP_APART, end_places};
 use super::segments::Segmented;
 use super::spread::{Alone, Grid, HEAD_BYTES};
 use super::statistics::{Centred, Given, Op, Statistics, Uncentred};
@@ -275,7 +276,29 @@ impl Key {
             _ if self.is_apart() => apart::bytes(threads, self.most_access_elements()),
             _ => 0,
         };
-        head + threads * of_thread + sums
+        let kept = threads * of_thread;
+        // A whole part of each thread for what segments may have a part of only is more than there is.
+        let kept = match self.has_ends() {
+            true => {
+                kept / self.accesses * (self.accesses - 1)
+                    + kept / self.accesses / threads * end_places(threads, self.owner)
+            }
+            false => kept,
+        };
+        head + kept + sums
+    }
+
+    /// Whether one access of each thread is for what segments that begin anywhere may have a part of only.
+    pub fn has_ends(&self) -> bool {
+        self.width == Width::Ragged && self.sharing == Sharing::Segmented
+    }
+
+    /// Threads of a team for each access that a segment may have a part of only, at least.
+    pub fn ends_apart(&self) -> u32 {
+        match self.owner {
+            Owner::Chip => CHIP_APART,
+            _ => 1,
+        }
     }
 
     /// Tensors that a backward pass loads.

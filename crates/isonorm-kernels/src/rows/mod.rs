@@ -56,6 +56,7 @@ pub mod spread;
 pub mod statistics;
 mod sums;
 pub mod team;
+mod turns;
 pub mod two_sweeps;
 mod written_out;
 

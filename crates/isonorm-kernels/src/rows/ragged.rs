@@ -111,6 +111,12 @@ impl<const BY_SEGMENT: bool> Access for Ragged<BY_SEGMENT> {
     }
 
     #[inline(always)]
+    unsafe fn fetch_if<T: Data>(place: Shared<u32>, from: *const T, condition: bool) {
+        // SAFETY: the caller's.
+        unsafe { <Vectors>::fetch_if(place, from, condition) };
+    }
+
+    #[inline(always)]
     unsafe fn kept<T: Data>(place: Shared<u32>) -> [u32; 4] {
         // SAFETY: the caller's.
         unsafe { <Vectors>::kept::<T>(place) }

@@ -4,6 +4,7 @@
 use core::marker::PhantomData;
 
 use super::access::{Access, Data};
+use super::team::Owner;
 use crate::simt::{self, Shared};
 
 /// Rows that shared memory has room for, at most: the one that comes next, and those behind it.
@@ -13,6 +14,7 @@ pub const MOST_SLOTS: u32 = 3;
 pub(super) struct Ring<A, const V: usize> {
     /// Where it starts in shared memory.
     start: u32,
+    ends: Ends,
     tensors: u32,
     slots: u32,
     /// Rows that stay behind the one that has come.
@@ -25,14 +27,23 @@ pub(super) struct Ring<A, const V: usize> {
 impl<A: Access, const V: usize> Ring<A, V> {
     /// `slots` is at most [`MOST_SLOTS`], and at least one more than the rows that `stay` when the next one comes.
     #[inline(always)]
-    pub(super) fn new(start: u32, tensors: u32, slots: u32, stay: u32) -> Self {
+    pub(super) fn new(start: u32, ends: Ends, tensors: u32, slots: u32, stay: u32) -> Self {
         Self {
+            ends,
             start,
             tensors,
             slots,
             stay,
             next: 0,
             of: PhantomData,
+        }
+    }
+
+    /// Where each segment is accessed apart from others, by many addresses: what they begin with, [in a register](simt::settled). For a warp.
+    #[inline(always)]
+    pub(super) fn settle(&mut self) {
+        if A::IS_OF_SEGMENTS && !A::BY_SEGMENT {
+            self.start = simt::settled(Shared::<u32>::at(self.start)).byte_offset();
         }
     }
 
@@ -54,6 +65,7 @@ impl<A: Access, const V: usize> Ring<A, V> {
     fn place(&self, slot: u32) -> Slot<A, V> {
         Slot {
             start: self.start,
+            ends: self.ends,
             tensor: slot * self.tensors,
             of: PhantomData,
         }
@@ -68,6 +80,17 @@ impl<A: Access, const V: usize> Ring<A, V> {
     pub(super) unsafe fn fetch<T: Data>(&self, slot: u32, tensor: u32, v: usize, from: *const T, left: Option<u32>) {
         // SAFETY: the caller's; the place is this thread's.
         unsafe { A::fetch_some(self.place(slot).place(tensor, v), from, left) };
+    }
+
+    /// The same, of a part that a row has all of, if it has it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`fetch`](Ring::fetch), if the row has it.
+    #[inline(always)]
+    pub(super) unsafe fn fetch_if<T: Data>(&self, has: bool, slot: u32, tensor: u32, v: usize, from: *const T) {
+        // SAFETY: the caller's; the place is this thread's.
+        unsafe { A::fetch_if(self.place(slot).place(tensor, v), from, has) };
     }
 
     /// Ends what belongs to a row.
@@ -112,10 +135,32 @@ impl<A: Access, const V: usize> Ring<A, V> {
     }
 }
 
+/// Where accesses are that segments which begin anywhere may have a part of only, one of a thread at most.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    /// Places for them, in each tensor of a slot.
+    pub(super) places: u32,
+    /// The thread's own.
+    pub(super) own: u32,
+}
+
+/// Places for such accesses of a block of so many threads: for all of these, or, of blocks of the whole chip, for one of so many.
+#[inline(always)]
+pub fn end_places(threads: u32, owner: Owner) -> u32 {
+    match owner {
+        Owner::Chip => threads / CHIP_APART,
+        _ => threads,
+    }
+}
+
+/// Threads of the whole chip for each such access, at least: so many of them are no more than half a part of what threads keep.
+pub const CHIP_APART: u32 = 4;
+
 /// A row in shared memory.
 pub(super) struct Slot<A, const V: usize> {
     /// Where the slots start.
     start: u32,
+    ends: Ends,
     /// Tensors in the slots before this one.
     tensor: u32,
     of: PhantomData<A>,
@@ -128,6 +173,16 @@ impl<A: Access, const V: usize> Slot<A, V> {
         let (threads, thread) = (simt::block_threads(), simt::thread_index());
         let access = tensor * V as u32 + v as u32;
         match A::IS_OF_SEGMENTS {
+            // The ends behind all others.
+            true if A::HAS_ENDS => {
+                let whole = (V as u32 - 1) * threads;
+                let start = self.start + (self.tensor + tensor) * (whole + self.ends.places) * A::KEPT_BYTES;
+                let own = match v {
+                    0 => whole + self.ends.own,
+                    _ => (v as u32 - 1) * threads + thread,
+                };
+                Shared::at(start + own * A::KEPT_BYTES)
+            }
             // What all parts have in common is computed once.
             true => {
                 let own = self.start + (self.tensor * V as u32 * threads + thread) * A::KEPT_BYTES;

@@ -5,7 +5,10 @@ use core::marker::PhantomData;
 use super::access::{Access, Data, Own, Width, width};
 use super::lanes::unrolled;
 use super::parameters::at_least_one;
-use super::segments::{Segments, Taken};
+use super::ring::{Ends, end_places};
+use super::segments::Segments;
+use super::team::Owner;
+use super::turns::{MOST_PARTS, Part, Turns};
 use crate::simt::{self, WARP};
 
 /// Where a row of a tensor lies, for accesses of a kind.
@@ -78,7 +81,7 @@ impl<T: Data, A: Access> Place<T, A> {
                 let Own { to, .. } = span.part_of(v).own;
                 (to < width::<T, A>()).then_some(to)
             }
-            Width::Ragged => {
+            Width::Ragged if v == 0 => {
                 let left = span.columns.saturating_sub(span.element::<T, A>(self.before, v));
                 (left < width::<T, A>()).then_some(left)
             }
@@ -90,10 +93,11 @@ impl<T: Data, A: Access> Place<T, A> {
     #[inline(always)]
     pub(super) fn own(self, span: Span, v: usize) -> Option<Own> {
         match A::WIDTH {
-            Width::Ragged if !span.is_whole => {
+            Width::Ragged if A::BY_SEGMENT && span.is_whole => None,
+            Width::Ragged if A::BY_SEGMENT || v == 0 => {
                 let own = match A::BY_SEGMENT {
                     true => span.part_of(v).own,
-                    false => span.own::<T, A>(self.before, v),
+                    false => span.own_of_end::<T, A>(self.before),
                 };
                 (!own.is_whole(width::<T, A>())).then_some(own)
             }
@@ -110,59 +114,38 @@ pub(super) struct Span {
     own: u32,
     step: u32,
     columns: u32,
-    /// Of segments, parts that the thread has.
+    /// Of segments, parts that the thread has, but for an end.
     parts: u32,
     /// Of [`Ragged`](super::access::Ragged) accesses, how far behind the start of its segment, rounded down to an access, each part is.
     within: u32,
     /// Of [`Ragged`](super::access::Ragged) accesses, elements of a segment.
     length: u32,
-    /// Whether the row has all of every part, wherever segments begin.
+    /// Of [`Ragged`](super::access::Ragged) accesses, part 0.
+    end: End,
+    /// Where each segment has accesses of its own, whether the row has all of every part.
     is_whole: bool,
     /// Where each segment has accesses of its own.
     turns: Turns,
 }
 
-/// Accesses of a thread, at most, where each segment has its own.
-const MOST_PARTS: usize = 8;
-
-/// What a thread has of a row of segments with accesses of their own.
+/// An access that may begin before its segment, or end behind it.
 #[derive(Clone, Copy)]
-struct Turns {
-    /// Accesses of a segment.
-    of_segment: u32,
-    /// 2³² divided by that, rounded up.
-    reciprocal: u32,
-    /// Of part 0 if accesses are counted segment by segment, and how many further each next one is.
-    first: u32,
-    step: u32,
-    /// Each part, packed: 0 for none.
-    parts: [u32; MOST_PARTS],
+struct End {
+    /// Where the segment starts.
+    segment: u32,
+    /// How far behind that, rounded down to an access, it is.
+    within: u32,
+    /// Threads for each such access.
+    apart: u32,
 }
 
-/// A part of a row of segments with accesses of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
-    /// Which access of the row it is, if they are counted as they lie in memory; less than 2²⁴.
-    access: u32,
-    own: Own,
-}
-
-impl Part {
-    #[inline(always)]
-    fn packed(self) -> u32 {
-        self.access << 8 | self.own.from << 4 | self.own.to
-    }
-
-    #[inline(always)]
-    fn unpacked(packed: u32) -> Part {
-        Part {
-            access: packed >> 8,
-            own: Own {
-                from: packed >> 4 & 15,
-                to: packed & 15,
-            },
-        }
-    }
+impl End {
+    /// None.
+    const NONE: End = End {
+        segment: 0,
+        within: u32::MAX,
+        apart: 1,
+    };
 }
 
 impl Span {
@@ -177,6 +160,7 @@ impl Span {
             parts: 0,
             within: 0,
             length: columns,
+            end: End::NONE,
             is_whole: true,
             turns: Turns::NONE,
         }
@@ -193,26 +177,27 @@ impl Span {
     }
 
     /// Of thread `rank` of `threads`, to whole segments, as many at once as there are threads for. Elements are counted with those that lie
-    /// between.
+    /// between. Where segments begin anywhere, part 0 is what they may have a part of only.
     #[inline(always)]
     pub fn of_segments<T: Data, A: Access>(rank: u32, threads: u32, segments: Segments) -> Self {
-        let (end, bytes) = (segments.count * segments.stride, size_of::<T>() as u32);
+        let (end_of_row, bytes) = (segments.count * segments.stride, size_of::<T>() as u32);
         let at_once = segments.at_once(threads, A::WIDTH, bytes);
-        let Taken {
-            segment,
-            access,
-            is_whole,
-        } = segments.taken::<T, A>(rank, at_once);
+        let (segment, access) = segments.whole_of::<T, A>(rank);
         // What a thread beyond the segments has here is not used.
         let (start, within) = (segment.wrapping_mul(segments.stride), access * width::<T, A>());
+        let has_whole = !A::HAS_ENDS || segments.whole_accesses(A::WIDTH, bytes) > 0;
+        let end = match A::HAS_ENDS {
+            true => segments.end_of::<T, A>(rank, threads),
+            false => None,
+        };
         Self {
             own: match A::WIDTH {
                 Width::Ragged => start,
                 _ => start.wrapping_add(within),
             },
             step: at_once.wrapping_mul(segments.stride),
-            columns: end,
-            parts: match segment < at_once {
+            columns: end_of_row,
+            parts: match segment < at_once && has_whole {
                 true => segments
                     .count
                     .saturating_sub(segment)
@@ -221,7 +206,12 @@ impl Span {
             },
             within,
             length: segments.length,
-            is_whole,
+            end: end.map_or(End::NONE, |(segment, access)| End {
+                segment: segment * segments.stride,
+                within: access * width::<T, A>(),
+                apart: segments.ends_apart::<T, A>(threads),
+            }),
+            is_whole: true,
             turns: Turns::NONE,
         }
     }
@@ -296,22 +286,33 @@ impl Span {
     /// The element of a tensor where part `v` of a row in segments is, with so many before the row.
     #[inline(always)]
     fn element<T: Data, A: Access>(self, before: u32, v: usize) -> u32 {
-        let start = before.wrapping_add(self.start_here(v));
-        match A::WIDTH {
-            Width::Ragged => start - start % width::<T, A>() + self.within,
-            _ => start,
+        let (segment, within) = match A::WIDTH {
+            Width::Ragged if v == 0 => (simt::opaque(self.end.segment), self.end.within),
+            Width::Ragged => (self.start_here(v - 1), self.within),
+            _ => return before.wrapping_add(self.start_here(v)),
+        };
+        let start = before.wrapping_add(segment);
+        (start - start % width::<T, A>()).wrapping_add(within)
+    }
+
+    /// Where a block keeps the part 0 of its threads: the first threads that have one before others.
+    #[inline(always)]
+    pub(super) fn ends(self, owner: Owner) -> Ends {
+        Ends {
+            places: end_places(simt::block_threads(), owner),
+            own: simt::thread_index() / at_least_one(self.end.apart),
         }
     }
 
-    /// Which elements the row has of part `v`.
+    /// Which elements the row has of part 0, with so many elements of a tensor before it.
     #[inline(always)]
-    fn own<T: Data, A: Access>(self, before: u32, v: usize) -> Own {
-        let elements = width::<T, A>();
+    fn own_of_end<T: Data, A: Access>(self, before: u32) -> Own {
+        let (elements, End { segment, within, .. }) = (width::<T, A>(), self.end);
         // Of its segment, behind the start of an access.
-        let lead = before.wrapping_add(self.start_here(v)) % elements;
+        let lead = before.wrapping_add(simt::opaque(segment)) % elements;
         Own {
-            from: if self.within == 0 { lead } else { 0 },
-            to: (lead + self.length).saturating_sub(self.within).min(elements),
+            from: if within == 0 { lead } else { 0 },
+            to: (lead + self.length).saturating_sub(within).min(elements),
         }
     }
 
@@ -347,75 +348,23 @@ impl Span {
         self.own + v as u32 * self.step
     }
 
+    /// Whether a row in segments that begin anywhere has part `v`.
+    #[inline(always)]
+    fn has_with_end(self, v: usize) -> bool {
+        match v {
+            0 => self.end.within != End::NONE.within,
+            _ => (v as u32) <= self.parts,
+        }
+    }
+
     /// Whether the row has part `v` of `V`.
     #[inline(always)]
     pub fn has<A: Access, const V: usize>(self, v: usize) -> bool {
         match A::IS_OF_SEGMENTS {
             true if A::BY_SEGMENT => self.turns.parts[v % MOST_PARTS] != 0,
+            true if A::HAS_ENDS => self.has_with_end(v),
             true => (v as u32) < self.parts,
             false => (!A::SPARSE && v + 1 < V) || self.start(v) < self.columns,
-        }
-    }
-}
-
-impl Turns {
-    /// For other rows.
-    const NONE: Turns = Turns {
-        of_segment: 1,
-        reciprocal: 0,
-        first: 0,
-        step: 0,
-        parts: [0; MOST_PARTS],
-    };
-
-    /// Of segments of at least two accesses, and fewer than 2¹⁶.
-    #[inline(always)]
-    fn new(of_segment: u32) -> Self {
-        Self {
-            of_segment,
-            reciprocal: u32::MAX / at_least_one(of_segment) + 1,
-            ..Self::NONE
-        }
-    }
-
-    /// The segment of part `v`, and which of its accesses it is.
-    #[inline(always)]
-    fn at(self, v: usize) -> (u32, u32) {
-        self.of_access(simt::opaque(self.first) + v as u32 * simt::opaque(self.step))
-    }
-
-    /// The segment of one of fewer than 2¹⁶ accesses, and which one of its own it is. The upper half of the product is the quotient, as what
-    /// rounding adds to it is less than 2³² in all.
-    #[inline(always)]
-    fn of_access(self, access: u32) -> (u32, u32) {
-        let segment = ((u64::from(access) * u64::from(self.reciprocal)) >> 32) as u32;
-        (segment, access - segment * self.of_segment)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_upper_half_of_a_product_is_the_quotient() {
-        for of_segment in [2, 4, 8, 16, 32, 64, 96, 416, 4096, 16_288, 65_504] {
-            let turns = Turns::new(of_segment);
-            for access in 0..1 << 16 {
-                let expected = (access / of_segment, access % of_segment);
-                assert_eq!(turns.of_access(access), expected);
-            }
-        }
-    }
-
-    #[test]
-    fn parts_are_what_was_packed() {
-        for (access, from, to) in [(0, 0, 1), (1, 7, 8), ((1 << 24) - 1, 3, 4)] {
-            let part = Part {
-                access,
-                own: Own { from, to },
-            };
-            assert_eq!(Part::unpacked(part.packed()), part);
         }
     }
 }

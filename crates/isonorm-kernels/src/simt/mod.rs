@@ -7,8 +7,8 @@
 //! | block | [`block_barrier`], [`shared_load`], [`shared_store`], [`shared_load_64`], [`shared_store_64`], [`shared_load_128`], [`shared_store_128`] |
 //! | cluster | [`cluster_barrier`], [`cluster_arrive`], [`cluster_wait`], [`peer_load`], [`peer_store`] |
 //! | global memory | [`load_128`], [`load_128_keep`], [`load_128_once`], [`load_128_again`], [`load_64`], [`load_64_keep`], [`load_32`], [`load_32_keep`], [`load_16`], [`load_16_keep`], [`load_8`], [`load_8_again`], [`store_128`], [`store_128_once`], [`store_64`], [`store_32`], [`store_16`], [`store_8`], [`store_8_again`], [`store_32_some`], [`store_16_some`] |
-//! | asynchronous | [`copy_async`], [`copy_async_once`], [`copy_async_64`], [`copy_async_some`], [`copy_commit`], [`copy_wait`], [`transfer_init`], [`transfer_expect`], [`transfer_copy`], [`transfer_wait`], [`peer_send`] |
-//! | compiler | [`opaque`], [`opaque_64`], [`zero`] |
+//! | asynchronous | [`copy_async`], [`copy_async_if`], [`copy_async_once`], [`copy_async_64`], [`copy_async_some`], [`copy_commit`], [`copy_wait`], [`transfer_init`], [`transfer_expect`], [`transfer_copy`], [`transfer_wait`], [`peer_send`] |
+//! | compiler | [`opaque`], [`opaque_64`], [`zero`], [`settled`] |
 //! | grid | [`counter_add`], [`counter_wait`], [`message_send`], [`message_wait`], [`message_send_kept`], [`messages_wait_kept`], [`dependents_launch`], [`dependency_wait`] |
 //!
 //! # Together and alone

@@ -45,7 +45,7 @@ pub unsafe fn gradients_later<T: Data, S: Spec<Team = Chip, Map = ByColumn, Epil
     let mut sums = Sums::<Numbers<T, S>, V>::zero();
     // Whether sums take most registers, and where parts are is computed again for each row.
     let is_crowded = V as u32 * Numbers::<T, S>::LANES > 16;
-    let mut ring = Ring::new(Chip::SHARED_BYTES, 2, args.slots, STAY);
+    let mut ring = Ring::new(Chip::SHARED_BYTES, walk.ends(), 2, args.slots, STAY);
     let behind = ring.behind();
     let mut rows = 0;
     while rows < behind {

@@ -10,7 +10,7 @@ use crate::rows::epilogue::{Class, Epilogue};
 use crate::rows::forward::{PlaceOf, Spec};
 use crate::rows::lanes::unrolled;
 use crate::rows::parameters::{Map, Sharing};
-use crate::rows::ring::{Ring, Slot};
+use crate::rows::ring::{Ends, Ring, Slot};
 use crate::rows::team::{Owner, Owns, Team};
 use crate::simt::{self, Shared};
 
@@ -121,6 +121,12 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         }
     }
 
+    /// Where the parts are that segments may have a part of only.
+    #[inline(always)]
+    pub(super) fn ends(&self) -> Ends {
+        self.span.ends(S::Team::OWNER)
+    }
+
     #[inline(always)]
     pub(super) fn has(&self, v: usize) -> bool {
         self.span.has::<S::Access, V>(v)
@@ -163,9 +169,17 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
         if row < args.rows {
             let (x, dy, residual) = self.tensors(row);
             unrolled::<V>(|v| {
-                if self.has(v) {
-                    // SAFETY: the row has this part.
-                    unsafe {
+                let has = self.has(v);
+                // SAFETY: the row has this part, or nothing is fetched.
+                unsafe {
+                    // Of segments of whole accesses the kernels that hold eight of each tensor are slower that way.
+                    if S::Access::HAS_ENDS && S::Access::has_whole_part(v) {
+                        ring.fetch_if(has, slot, 0, v, x.part(self.span, v));
+                        ring.fetch_if(has, slot, 1, v, dy.part(self.span, v));
+                        if self.has_residual() {
+                            ring.fetch_if(has, slot, 2, v, residual.part(self.span, v));
+                        }
+                    } else if has {
                         let left = x.left(self.span, v);
                         ring.fetch(slot, 0, v, x.part(self.span, v), left);
                         ring.fetch(slot, 1, v, dy.part(self.span, v), left);

@@ -194,9 +194,19 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
             true => unsafe { self.normalizer(first_row + own_row) },
             false => Normalizer::default(),
         };
-        let mut ring = Ring::new(S::Team::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.slots, 0);
+        let mut ring = Ring::new(
+            S::Team::SHARED_BYTES,
+            self.ends(),
+            Walk::<T, S, V>::TENSORS,
+            args.slots,
+            0,
+        );
         let rows_ahead = if Self::IN_PLACE { args.slots } else { ring.behind() };
         if S::AHEAD {
+            // Of whole accesses, kernels with slopes have no register for it.
+            if S::Access::HAS_ENDS || S::Epilogue::CLASS != Class::Piecewise {
+                ring.settle();
+            }
             let mut rows = 0;
             while rows < rows_ahead {
                 // SAFETY: the caller's.

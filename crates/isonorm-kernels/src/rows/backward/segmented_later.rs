@@ -39,7 +39,14 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
     let walk = Walk::<T, S, V>::new(args, &team);
     let (mut row, step) = (team.first_row(), team.row_step());
     let mut of_rows = Rows::new(args, &team);
-    let mut ring = Ring::new(Chip::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.slots, STAY);
+    let mut ring = Ring::new(
+        Chip::SHARED_BYTES,
+        walk.ends(),
+        Walk::<T, S, V>::TENSORS,
+        args.slots,
+        STAY,
+    );
+    ring.settle();
     let behind = ring.behind();
     let mut rows = 0;
     while rows < behind {

@@ -6,7 +6,7 @@ use super::{Args, PlaceOf, Spec};
 use crate::rows::access::{Access, Data, Own, Span, Width, width};
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::{Map, Sharing};
-use crate::rows::ring::Ring;
+use crate::rows::ring::{Ends, Ring};
 use crate::rows::statistics::{Measured, Statistics};
 use crate::rows::team::{Owner, Owns, Team};
 
@@ -128,6 +128,12 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
             span,
             of: PhantomData,
         }
+    }
+
+    /// Where the parts are that segments may have a part of only.
+    #[inline(always)]
+    pub(super) fn ends(&self) -> Ends {
+        self.span.ends(S::Team::OWNER)
     }
 
     #[inline(always)]
@@ -271,9 +277,15 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
             let x = PlaceOf::<T, S>::new(args.x, row, args.x_stride);
             let residual = PlaceOf::<T, S>::new(args.residual, row, args.residual_stride);
             unrolled::<V>(|v| {
-                if self.has(v) {
-                    // SAFETY: the row has this part.
-                    unsafe {
+                let has = self.has(v);
+                // SAFETY: the row has this part, or nothing is fetched.
+                unsafe {
+                    if S::Access::has_whole_part(v) {
+                        ring.fetch_if(has, slot, 0, v, x.part(self.span, v));
+                        if Self::TENSORS > 1 && self.has_residual() {
+                            ring.fetch_if(has, slot, 1, v, residual.part(self.span, v));
+                        }
+                    } else if has {
                         let left = x.left(self.span, v);
                         ring.fetch(slot, 0, v, x.part(self.span, v), left);
                         if Self::TENSORS > 1 && self.has_residual() {

@@ -53,7 +53,14 @@ pub unsafe fn later<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: 
     let (mut set, set_step) = (args.affine.set_of::<S::Map>(row), args.affine.set_of::<S::Map>(step));
     // SAFETY: the caller's.
     let mut parameters = unsafe { ParametersOf::<T, S, V>::new(&args.affine, walk.span, true) };
-    let mut ring = Ring::new(Chip::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.kept, STAY);
+    let mut ring = Ring::new(
+        Chip::SHARED_BYTES,
+        walk.ends(),
+        Walk::<T, S, V>::TENSORS,
+        args.kept,
+        STAY,
+    );
+    ring.settle();
     let behind = ring.behind();
     let mut rows = 0;
     while rows < behind {
@@ -106,13 +113,22 @@ pub unsafe fn later<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: 
 }
 
 impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_, T, S, V> {
+    /// Parts in front of those that are read together: what a segment that begins anywhere may have but a part of.
+    const FIRST: usize = S::Access::HAS_ENDS as usize;
+
     /// The thread's sums of a row that has come, about a number: a few parts at a time, as there is no room for all.
     #[inline(always)]
     unsafe fn sums(&self, row: u64, slot: &Slot<S::Access, V>, number: f32) -> [f32; 2] {
-        const { assert!(V.is_multiple_of(AT_ONCE)) };
+        const { assert!((V - Self::FIRST).is_multiple_of(AT_ONCE)) };
         let (mut apart, mut in_turn) = (FourPairs::ZERO, [0.0; 2]);
-        let (mut start, parts) = (0, simt::opaque(V as u32) as usize);
-        let place = PlaceOf::<T, S>::new(self.args.x, row, self.args.x_stride);
+        let (mut start, parts) = (Self::FIRST, simt::opaque(V as u32) as usize);
+        if Self::FIRST > 0 && self.has(0) {
+            let place = PlaceOf::<T, S>::new(self.args.x, row, self.args.x_stride);
+            // SAFETY: the caller's.
+            let part = unsafe { slot.part::<T>(0, 0) };
+            let part = S::Access::filled::<T>(part, place.own(self.span, 0), number);
+            apart = S::Statistics::add_apart::<T, S::Access>(apart, part, number);
+        }
         while start < parts {
             if S::Access::IS_OF_SEGMENTS {
                 // SAFETY: the caller's.
@@ -121,8 +137,7 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
                     let v = start + k;
                     // Zeros, where there is no part, are no distance from 0.
                     let about = if self.has(v) { number } else { 0.0 };
-                    let part = S::Access::filled::<T>(some[k], place.own(self.span, v), about);
-                    apart = S::Statistics::add_apart::<T, S::Access>(apart, part, about);
+                    apart = S::Statistics::add_apart::<T, S::Access>(apart, some[k], about);
                 });
             } else {
                 unrolled::<AT_ONCE>(|k| {
@@ -247,11 +262,18 @@ impl<T: Data, S: Spec<Team = Chip, Statistics: Summed>, const V: usize> Walk<'_,
                     }
                     return;
                 }
-                if v % AT_ONCE == 0 {
+                if v < Self::FIRST {
+                    if self.has(v) {
+                        self.finish_part::<K>(finished, [slot.part::<T>(0, v), finished.residual[v]], v);
+                    }
+                    return;
+                }
+                let behind = (v - Self::FIRST) % AT_ONCE;
+                if behind == 0 {
                     some = self.parts(slot, v);
                 }
                 if self.has(v) {
-                    self.finish_part::<K>(finished, [some[v % AT_ONCE], finished.residual[v]], v);
+                    self.finish_part::<K>(finished, [some[behind], finished.residual[v]], v);
                 }
             }
         });

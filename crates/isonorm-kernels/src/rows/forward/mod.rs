@@ -164,10 +164,17 @@ pub unsafe fn forward<T: Data, S: Spec<Team: Team>, const V: usize>(args: &Args<
     // The set of the team's first row, and how many sets further its next row is.
     let set_of = |row| args.affine.set_of::<S::Map>(row);
     let (mut set, set_step) = (set_of(first_row + own_row), set_of(step));
-    let mut ring = Ring::new(S::Team::SHARED_BYTES, Walk::<T, S, V>::TENSORS, args.kept, 0);
+    let mut ring = Ring::new(
+        S::Team::SHARED_BYTES,
+        walk.ends(),
+        Walk::<T, S, V>::TENSORS,
+        args.kept,
+        0,
+    );
     // The row that comes next: on its way before anything else is read.
     let (mut next, mut first) = (Loaded::nothing(), First::nothing());
     if Walk::<T, S, V>::RING {
+        ring.settle();
         first = walk.first(first_row + own_row);
         let mut rows = 0;
         while rows < args.kept {

@@ -164,7 +164,7 @@ macro_rules! backward_kernels {
                 layer_chip_v4_ahead: Centred, Chip, Vectors<true>, 4, Segmented, Plain, false, true;
             }
             "rows_backward_chip_ragged_plain" by segmented_later {
-                layer_chip_v4_ahead: Centred, Chip, Ragged, 4, Segmented, Plain, false, true;
+                layer_chip_v5_ahead: Centred, Chip, Ragged, 5, Segmented, Plain, false, true;
             }
             "rows_backward_chip_segments_piecewise" by segmented_later {
                 layer_chip_v4_ahead: Centred, Chip, Vectors<true>, 4, Segmented, Piecewise, false, true;
@@ -173,7 +173,7 @@ macro_rules! backward_kernels {
                 layer_chip_v4_ahead: Centred, Chip, Vectors<true>, 4, Segmented, Any, false, true;
             }
             "rows_backward_chip_ragged_piecewise" by segmented_later {
-                layer_chip_v4_ahead: Centred, Chip, Ragged, 4, Segmented, Piecewise, false, true;
+                layer_chip_v5_ahead: Centred, Chip, Ragged, 5, Segmented, Piecewise, false, true;
             }
             "rows_backward_chip_ragged" by segmented_later {
                 layer_chip_v4_ahead: Centred, Chip, Ragged, 4, Segmented, Any, false, true;
@@ -182,7 +182,7 @@ macro_rules! backward_kernels {
                 layer_chip_v4_ahead: Centred, Chip, Vectors<true>, 4, Segmented, Piecewise, true, true;
             }
             "rows_backward_chip_ragged_residual" by segmented_later {
-                layer_chip_v4_ahead: Centred, Chip, Ragged, 4, Segmented, Piecewise, true, true;
+                layer_chip_v5_ahead: Centred, Chip, Ragged, 5, Segmented, Piecewise, true, true;
             }
             "rows_backward_ragged_by_column_plain" by backward {
                 layer_block_v2_ahead: Centred, Block, Ragged<true>, 2, ByColumn, Plain, false, true;

@@ -283,16 +283,16 @@ macro_rules! forward_kernels {
                 layer_chip_v8_ahead: Centred, Chip, Vectors<true>, 8, Segmented, Any, false, true;
             }
             "rows_forward_chip_ragged_piecewise" by later {
-                layer_chip_v8_ahead: Centred, Chip, Ragged, 8, Segmented, Piecewise, false, true;
+                layer_chip_v9_ahead: Centred, Chip, Ragged, 9, Segmented, Piecewise, false, true;
             }
             "rows_forward_chip_ragged_any" by later {
-                layer_chip_v8_ahead: Centred, Chip, Ragged, 8, Segmented, Any, false, true;
+                layer_chip_v9_ahead: Centred, Chip, Ragged, 9, Segmented, Any, false, true;
             }
             "rows_forward_chip_segments_residual" by later {
                 layer_chip_v8_ahead: Centred, Chip, Vectors<true>, 8, Segmented, Piecewise, true, true;
             }
             "rows_forward_chip_ragged_residual" by later {
-                layer_chip_v8_ahead: Centred, Chip, Ragged, 8, Segmented, Piecewise, true, true;
+                layer_chip_v9_ahead: Centred, Chip, Ragged, 9, Segmented, Piecewise, true, true;
             }
             "rows_forward_ragged_by_column_block" by forward {
                 layer_block_v2_ahead: Centred, Block, Ragged<true>, 2, ByColumn, Plain, false, true;

@@ -27,6 +27,14 @@ pub unsafe fn copy_async_once<T>(to: Shared<T>, from: *const u32) {
     start(Source::Global(from.addr()), to.byte_offset(), 16);
 }
 
+/// As [`copy_async`], if a condition holds, without a branch.
+#[track_caller]
+pub unsafe fn copy_async_if<T>(to: Shared<T>, from: *const u32, condition: bool) {
+    if condition {
+        start(Source::Global(from.addr()), to.byte_offset(), 16);
+    }
+}
+
 /// As [`copy_async`], of 8 bytes.
 #[track_caller]
 pub unsafe fn copy_async_64<T>(to: Shared<T>, from: *const u32) {

@@ -215,6 +215,11 @@ fn write(offset: u32, rank: Option<u32>, bytes: &[u8]) {
     running.expect(world.shared_write(owner, block, running.thread, offset, bytes), place);
 }
 
+/// The same place, whose address the assembler keeps in a register.
+pub fn settled<T>(place: Shared<T>) -> Shared<T> {
+    place
+}
+
 /// A value of the block's shared memory.
 #[track_caller]
 pub unsafe fn shared_load<T: Word>(place: Shared<T>) -> T {

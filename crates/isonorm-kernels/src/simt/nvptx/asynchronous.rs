@@ -46,6 +46,21 @@ pub unsafe fn copy_async_once<T>(to: Shared<T>, from: *const u32) {
     }
 }
 
+/// As [`copy_async`], if a condition holds, without a branch.
+///
+/// # Safety
+///
+/// As for [`copy_async`], if it holds.
+#[inline(always)]
+pub unsafe fn copy_async_if<T>(to: Shared<T>, from: *const u32, condition: bool) {
+    // SAFETY: the caller's.
+    unsafe {
+        asm!("{{", ".reg .pred %holds;", "setp.ne.u32 %holds, {2}, 0;",
+            "@%holds cp.async.cg.shared.global [{0}], [{1}], 16;", "}}",
+            in(reg32) address(to), in(reg64) from, in(reg32) u32::from(condition), options(nostack, preserves_flags));
+    }
+}
+
 /// As [`copy_async`], of 8 bytes.
 ///
 /// # Safety

@@ -2,6 +2,7 @@
 
 use core::arch::{asm, global_asm};
 
+use super::together::shuffle_index;
 use crate::simt::{Shared, Word};
 
 global_asm!(".extern .shared .align 128 .b8 isonorm_shared[];");
@@ -12,7 +13,15 @@ pub(super) fn address<T>(place: Shared<T>) -> u32 {
     let base: u32;
     // SAFETY: reads the address of a symbol.
     unsafe { asm!("mov.u32 {}, isonorm_shared;", out(reg32) base, options(pure, nomem, nostack, preserves_flags)) };
-    base + place.byte_offset()
+    base.wrapping_add(place.byte_offset())
+}
+
+/// The same place, whose address the assembler keeps in a register, as it does not see where it comes from: otherwise it reads a special
+/// register and computes it again wherever something lies behind it, and whatever is there waits for that. For a warp.
+#[inline(always)]
+pub fn settled<T>(place: Shared<T>) -> Shared<T> {
+    let address = shuffle_index(address(place), 0);
+    Shared::at(address.wrapping_sub(self::address(Shared::<T>::at(0))))
 }
 
 /// The address of `place` in the shared memory of block `rank` of the cluster.

@@ -101,14 +101,20 @@ fn widths(rows: &Rows<'_>) -> &'static [Width] {
     }
 }
 
+/// Accesses of a thread that segments have all of, at most: where segments begin anywhere, one is for those that they have a part of.
+fn whole_parts(key: &Key) -> u32 {
+    key.accesses - u32::from(key.has_ends())
+}
+
 /// The ways in which a kernel's blocks hold a row.
 fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
-    // Segments that are accessed at once, at least.
-    let at_once = u64::from(rows.segments.count.div_ceil(listed.key.accesses));
-    let of_segment = listed.key.width.of_segment(rows.segments.length, rows.bytes());
-    let accesses = at_once * u64::from(of_segment);
+    // Segments whose whole accesses are accessed at once, at least, and one other access a thread at most.
+    let at_once = u64::from(rows.segments.count.div_ceil(whole_parts(&listed.key)));
+    let whole = rows.segments.whole_accesses(listed.key.width, rows.bytes());
+    let ends = rows.segments.ends(listed.key.width, rows.bytes());
+    let of_team = (at_once * u64::from(whole)).max(u64::from(ends) * u64::from(listed.key.ends_apart()));
     let choice = |blocks: u32| {
-        let threads = u32::try_from(accesses.div_ceil(blocks.into()))
+        let threads = u32::try_from(of_team.div_ceil(blocks.into()))
             .ok()?
             .next_multiple_of(WARP);
         let choice = Choice {
@@ -129,7 +135,7 @@ fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
             clusters.filter_map(choice).filter(wide).collect()
         }
         Owner::Chip => {
-            let blocks = |threads: &u32| accesses.div_ceil((*threads).into()) as u32;
+            let blocks = |threads: &u32| of_team.div_ceil((*threads).into()) as u32;
             let resident = |choice: &Choice| {
                 u64::from(choice.blocks) <= rows.resident_blocks(listed, choice.threads, needed_slots(&listed.key))
             };
@@ -149,7 +155,7 @@ pub(super) fn needed_slots(key: &Key) -> u32 {
 }
 
 /// Slots for rows that come ahead to shared memory: for each number of blocks that run at once, as many as leave room for these. Where there
-/// is no room for any, as many as are needed; none where rows come to registers.
+/// is no room for any, and for channels also where there is, as many as are needed; none where rows come to registers.
 pub(super) fn slots(rows: &Rows<'_>, choice: Choice) -> Vec<u32> {
     let Choice {
         listed,
@@ -171,7 +177,11 @@ pub(super) fn slots(rows: &Rows<'_>, choice: Choice) -> Vec<u32> {
     };
     let most = most.max(listed.key.least_slots());
     let is_most = |slots: &u32| resident(*slots) > 0 && (*slots == most || resident(*slots) > resident(slots + 1));
-    let with_room: Vec<u32> = (listed.key.least_slots()..=most).filter(is_most).collect();
+    let least = match listed.key.sharing {
+        Sharing::Segmented => needed_slots(&listed.key),
+        _ => listed.key.least_slots(),
+    };
+    let with_room: Vec<u32> = (least..=most).filter(is_most).collect();
     match with_room.is_empty() {
         true => vec![needed_slots(&listed.key)],
         false => with_room,
@@ -255,9 +265,14 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
         true => rows.rows.div_ceil(teams) * 100,
         false => rows.rows * 100 / teams,
     };
-    let (tensors, pass) = match rows.pass {
-        Pass::Forward => (2, &SEGMENTS.passes[0]),
-        Pass::Backward => (3, &SEGMENTS.passes[1]),
+    let (tensors, of_pass) = match rows.pass {
+        Pass::Forward => (2, 0),
+        Pass::Backward => (3, 1),
+    };
+    let ragged = &SEGMENTS.ragged[of_pass];
+    let pass = match listed.key.width {
+        Width::Ragged => &ragged.pass,
+        _ => &SEGMENTS.passes[of_pass],
     };
     let added = rows.added_tensors(&listed.key);
     let bytes = (tensors + added) * teams * rows.columns * u64::from(rows.bytes());
@@ -268,7 +283,7 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
     let memory = (bytes as f64 / speed * 1e9) as u64 * pass.memory / 100;
     // Where nothing is on its way while a row is worked on.
     let memory = match kept < listed.key.least_slots() {
-        true => memory * SEGMENTS.alone / 100,
+        true => memory * pass.alone / 100,
         false => memory,
     };
     let (of_tensor, l2) = (
@@ -276,13 +291,13 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
         rows.gpu.l2_bytes as u64,
     );
     let memory = match listed.key.width {
-        Width::Half => memory * pass.halves[usize::from(2 * of_tensor > l2)] / 100,
+        Width::Half => memory * SEGMENTS.halves[of_pass][usize::from(2 * of_tensor > l2)] / 100,
         _ => memory,
     };
     let accesses = match listed.key.width {
         Width::Ragged => {
-            let of_segment = listed.key.width.of_segment(rows.segments.length, rows.bytes());
-            let at_once = (u64::from(threads) * blocks / u64::from(of_segment)).max(1);
+            let whole = rows.segments.whole_accesses(listed.key.width, rows.bytes());
+            let at_once = (u64::from(threads) * blocks / u64::from(whole.max(1))).max(1);
             let of_thread = u64::from(rows.segments.count).div_ceil(at_once);
             let is_narrow = rows.dtype != DType::F32;
             let is_crowded = is_narrow
@@ -291,22 +306,22 @@ fn nanoseconds(rows: &Rows<'_>, choice: Choice, kept: u32) -> u64 {
                 && listed.key.accesses >= 8;
             let crowded = if is_crowded { SEGMENTS.crowded } else { 100 };
             let few = if listed.key.accesses <= FEW_ACCESSES {
-                pass.few
+                ragged.few
             } else {
                 100
             };
             let warps = teams * blocks * u64::from(threads / WARP);
-            let access = pass.ragged[usize::from(!is_narrow)] * crowded * few / 10_000;
-            let access = access * (100 + pass.waits * busy / warps) / 100;
+            let access = ragged.access[usize::from(!is_narrow)] * crowded * few / 10_000;
+            let access = access * (100 + ragged.waits * busy / warps) / 100;
             let end = if is_narrow {
-                pass.ends[usize::from(of_tensor > l2)]
+                ragged.ends[usize::from(of_tensor > l2)]
             } else {
-                pass.wide_ends
+                ragged.wide_ends
             };
             let ends = 2 * rows.rows * u64::from(rows.segments.count);
             // Of the multiprocessor that has most blocks.
-            let unused = u64::from(listed.key.accesses).saturating_sub(of_thread);
-            let of_thread = 100 * of_thread + unused * pass.unused;
+            let unused = u64::from(whole_parts(&listed.key)).saturating_sub(of_thread);
+            let of_thread = 100 * of_thread + unused * ragged.unused;
             let of_warps = hundredths * (teams * blocks).div_ceil(sms) * u64::from(threads / WARP) * of_thread / 100;
             // What is added is accessed so, too, and so is its gradient.
             (of_warps * access / u64::from(100 * PARTS_OF_SM) + ends * end) * (tensors + added) / tensors

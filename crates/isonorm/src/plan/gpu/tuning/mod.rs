@@ -318,15 +318,18 @@ pub(super) struct Segments {
     pub(super) chip_threads: &'static [u32],
     /// Threads of a cluster's block, at least.
     pub(super) cluster_threads: u32,
-    /// The estimate of the forward pass, and of the backward pass.
+    /// The estimate of the forward pass, and of the backward pass, where segments are whole accesses, or halves of them.
     pub(super) passes: [SegmentsPass; 2],
-    /// Where no row is on its way while another is worked on: how long memory takes for one, in percent.
-    pub(super) alone: u64,
+    /// How long memory takes by halves, in percent of what it takes otherwise: where the last-level cache holds two tensors, and where it does not.
+    pub(super) halves: [[u64; 2]; 2],
+    /// The estimate of both passes where segments begin anywhere.
+    pub(super) ragged: [RaggedPass; 2],
     /// How long an access takes where a thread has many of them, with slopes of 16 bits each, in percent.
     pub(super) crowded: u64,
 }
 
-/// How long a pass over channels in segments takes, by an estimate: of whichever takes longer, moving bytes or accesses, and besides that.
+/// How long a pass over channels in segments takes, by an estimate: of whichever takes longer, moving bytes or, where segments begin anywhere, accesses, and
+/// besides that.
 pub(super) struct SegmentsPass {
     /// Nanoseconds until the first data comes, and from the last to the end.
     pub(super) start: u64,
@@ -340,11 +343,17 @@ pub(super) struct SegmentsPass {
     pub(super) shared: [u64; 2],
     /// How long memory takes, in percent of the time of a copy.
     pub(super) memory: u64,
-    /// How long it takes by accesses of 8 bytes, in percent of that: where the last-level cache holds two tensors, and where it does not.
-    pub(super) halves: [u64; 2],
-    /// Picoseconds of an access of a warp where segments begin anywhere: of 16 bits an element, and of 32.
-    pub(super) ragged: [u64; 2],
-    /// What it takes where a thread has [`FEW_ACCESSES`] at most, in percent.
+    /// How long it takes where no row is on its way while another is worked on, in percent of that.
+    pub(super) alone: u64,
+}
+
+/// The same where segments begin anywhere.
+pub(super) struct RaggedPass {
+    /// What there is besides accesses.
+    pub(super) pass: SegmentsPass,
+    /// Picoseconds of an access of a warp: of 16 bits an element, and of 32.
+    pub(super) access: [u64; 2],
+    /// What it takes where a kernel's threads have [`FEW_ACCESSES`] at most, in percent.
     pub(super) few: u64,
     /// What an access takes of it that a kernel's threads have, but not these, in percent.
     pub(super) unused: u64,
@@ -356,8 +365,8 @@ pub(super) struct SegmentsPass {
     pub(super) wide_ends: u64,
 }
 
-/// Accesses of a thread of which each takes less time than of more.
-pub(super) const FEW_ACCESSES: u32 = 4;
+/// Accesses of a thread, where segments begin anywhere, of which each takes more time than of more.
+pub(super) const FEW_ACCESSES: u32 = 5;
 
 /// Channels in several segments.
 pub(super) const SEGMENTS: Segments = Segments {
@@ -372,13 +381,7 @@ pub(super) const SEGMENTS: Segments = Segments {
             block: 100_000,
             shared: [53_000, 400],
             memory: 76,
-            halves: [80, 144],
-            ragged: [50_300, 43_800],
-            few: 96,
-            unused: 19,
-            waits: 2790,
-            ends: [83, 91],
-            wide_ends: 45,
+            alone: 120,
         },
         SegmentsPass {
             start: 4450,
@@ -387,15 +390,45 @@ pub(super) const SEGMENTS: Segments = Segments {
             block: 14_000,
             shared: [5000, 100],
             memory: 78,
-            halves: [121, 144],
-            ragged: [150_500, 133_000],
-            few: 93,
-            unused: 15,
-            waits: 550,
-            ends: [66, 200],
-            wide_ends: 50,
+            alone: 116,
         },
     ],
-    alone: 160,
+    halves: [[80, 144], [121, 144]],
+    ragged: [
+        RaggedPass {
+            pass: SegmentsPass {
+                start: 3930,
+                step: [431, 160, 851],
+                thread: 1230,
+                block: 94_300,
+                shared: [10_600, 563],
+                memory: 92,
+                alone: 109,
+            },
+            access: [87_700, 56_500],
+            few: 114,
+            unused: 27,
+            waits: 558,
+            ends: [41, 25],
+            wide_ends: 85,
+        },
+        RaggedPass {
+            pass: SegmentsPass {
+                start: 4020,
+                step: [184, 57, 1090],
+                thread: 557,
+                block: 5340,
+                shared: [1520, 400],
+                memory: 98,
+                alone: 100,
+            },
+            access: [125_300, 106_600],
+            few: 124,
+            unused: 27,
+            waits: 369,
+            ends: [58, 18],
+            wide_ends: 114,
+        },
+    ],
     crowded: 130,
 };
