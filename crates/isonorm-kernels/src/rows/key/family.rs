@@ -73,7 +73,7 @@ impl Key {
             (Class::Plain, Owner::Lanes(_)) => "_lanes",
             (Class::Plain, _) => "_block",
             (Class::Piecewise, Owner::Lanes(_)) if self.accesses > 4 => "_piecewise_wide",
-            (Class::Piecewise, _) if self.accesses > 8 => "_wide",
+            (Class::Piecewise, _) if self.accesses - u32::from(self.has_ends()) > 8 => "_wide",
             (Class::Piecewise, _) if self.residual && self.has_residual_apart() => "_residual",
             (Class::Piecewise, _) => "_piecewise",
             (Class::Any, _) if self.width == Width::Element || self.is_long() || self.pass == Pass::Backward => "",
