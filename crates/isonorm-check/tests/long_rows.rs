@@ -84,6 +84,59 @@ fn many_rows_come_to_shared_memory_whole() {
 }
 
 #[test]
+fn rows_of_runs_come_to_shared_memory_whole() {
+    let (piecewise, any) = ("rows_long_runs_piecewise", "rows_long_runs_any");
+    check_on(
+        &roomy(),
+        &[
+            ("groupnorm x=16x8x52x60 groups=4", "rows/shared", piecewise),
+            (
+                "groupnorm x=16x16x52x60 groups=4 dtype=bf16 act=relu",
+                "rows/shared",
+                piecewise,
+            ),
+            ("instancenorm x=31x2x80x80 affine=weight", "rows/shared", piecewise),
+            ("groupnorm x=16x8x52x60 groups=4 act=gelu", "rows/shared", any),
+            // Shorter ones, where there are more of them and instructions count.
+            (
+                "groupnorm x=24x16x28x60 groups=4 dtype=f16 param=f16 act=silu",
+                "rows/shared",
+                any,
+            ),
+            (
+                "groupnorm x=16x16x28x60 groups=4 dtype=f16 param=f16 act=silu",
+                "rows/block",
+                "rows_forward_runs_any",
+            ),
+        ],
+        "pass=train",
+    );
+    // A multiprocessor has room for seven, so that few are enough, unless they begin a second round.
+    let seven = GpuProperties {
+        shared_bytes_per_sm: 200 << 10,
+        ..roomy()
+    };
+    check_on(
+        &seven,
+        &[
+            ("groupnorm x=3x8x52x60 groups=4", "rows/shared", piecewise),
+            (
+                "groupnorm x=6x8x52x60 groups=4",
+                "rows/block",
+                "rows_forward_runs_piecewise",
+            ),
+            ("groupnorm x=8x8x52x60 groups=4", "rows/shared", piecewise),
+            (
+                "groupnorm x=2x8x52x60 groups=4",
+                "rows/block",
+                "rows_forward_runs_piecewise",
+            ),
+        ],
+        "pass=train",
+    );
+}
+
+#[test]
 fn parameters_that_no_cache_keeps_are_read_once() {
     check(
         &[

@@ -64,6 +64,7 @@ modules! {
     "rows_forward_any_residual" of "f32" "f16" "bf16" for 80;
     "rows_forward_runs_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_forward_runs_any" of "f32" "f16" "bf16" for 80;
+    "rows_forward_runs_any_residual" of "f32" "f16" "bf16" for 80;
     "rows_forward_elements" of "f32" "f16" "bf16" for 80;
     "rows_forward_elements_runs" of "f32" "f16" "bf16" for 80;
     "rows_each_piecewise" of "f32" "f16" "bf16" for 80;
@@ -110,6 +111,8 @@ modules! {
     "rows_backward_pieces_runs" of "f32" "f16" "bf16" for 80;
     "rows_long" of "f32" "f16" "bf16" for 80;
     "rows_long_plain" of "f32" "f16" "bf16" for 80;
+    "rows_long_runs_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_long_runs_any" of "f32" "f16" "bf16" for 80;
     "rows_long_down" of "f32" "f16" "bf16" for 80;
     "rows_long_runs" of "f32" "f16" "bf16" for 80;
     "rows_long_elements" of "f32" "f16" "bf16" for 80;

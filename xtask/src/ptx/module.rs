@@ -42,7 +42,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 155] = [
+const FAMILIES: [&str; 158] = [
     "rows_forward_lanes",
     "rows_forward_lanes_wide",
     "rows_forward_block",
@@ -54,6 +54,7 @@ const FAMILIES: [&str; 155] = [
     "rows_forward_any_residual",
     "rows_forward_runs_piecewise",
     "rows_forward_runs_any",
+    "rows_forward_runs_any_residual",
     "rows_forward_elements",
     "rows_forward_elements_runs",
     "rows_each_piecewise",
@@ -100,6 +101,8 @@ const FAMILIES: [&str; 155] = [
     "rows_backward_pieces_runs",
     "rows_long",
     "rows_long_plain",
+    "rows_long_runs_piecewise",
+    "rows_long_runs_any",
     "rows_long_down",
     "rows_long_runs",
     "rows_long_elements",

@@ -96,6 +96,8 @@ impl Module {
             "rows_backward_chip_ragged_piecewise" => Some(if is_f16 { 88 } else { 80 }),
             "rows_forward_chip_segments_piecewise" | "rows_forward_chip_ragged_piecewise" if more > 0 => Some(80),
             "rows_forward_chip_segments_piecewise" | "rows_forward_chip_ragged_piecewise" => Some(88),
+            "rows_forward_chip_runs_plain" => Some(80),
+            "rows_forward_chip_runs_any" => Some(88 + 2 * more),
             "rows_forward_piecewise" if more > 0 => Some(match kernel {
                 _ if kernel.starts_with("layer") && kernel.ends_with("_v4") && !kernel.contains("block") => 64,
                 _ if kernel.starts_with("layer_lanes") && kernel.ends_with("_v3") => 56,
@@ -139,8 +141,17 @@ impl Module {
                 _ if kernel.contains("lanes") => 64 + more,
                 _ => 64,
             }),
-            "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(72 + more),
-            "rows_forward_runs_any" => Some(64),
+            // Parameters of a run are few, so that rows take hardly more than what is loaded of them.
+            "rows_forward_runs_piecewise" => Some(match kernel {
+                "layer_warp_v4" => 56 + 2 * more,
+                "layer_block_v4" => 56 + more,
+                "layer_block_v3" => 48 + more,
+                _ => 48,
+            }),
+            "rows_forward_runs_any" if kernel.ends_with("_v4") => Some(if is_f16 { 80 } else { 56 + more }),
+            "rows_forward_runs_any" => Some(48 + more),
+            "rows_forward_runs_any_residual" if kernel.ends_with("_v4") => Some(72 + 4 * more),
+            "rows_forward_runs_any_residual" => Some(72),
             "rows_backward_plain" | "rows_backward_cluster_plain" if kernel.ends_with("_v1_ahead") => Some(80),
             "rows_backward_plain" | "rows_backward_cluster_plain" if more == 0 && kernel.ends_with("_v2_ahead") => {
                 Some(80)
@@ -158,6 +169,9 @@ impl Module {
             "rows_gather" => Some(64),
             // Two blocks of twelve warps or more on a multiprocessor, or three of eight.
             "rows_long_plain" => Some(if more > 0 { 72 } else { 80 }),
+            // Whatever shared memory has room for.
+            "rows_long_runs_piecewise" => Some(if more > 0 { 56 } else { 72 }),
+            "rows_long_runs_any" => Some(64),
             "rows_long_down" => Some(80),
             "rows_sweeps_down" => Some(64 + 2 * more),
             "rows_sweeps_runs_plain" if !kernel.starts_with("given") => Some(80),

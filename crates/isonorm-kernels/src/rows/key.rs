@@ -23,8 +23,9 @@ use super::forward::later::{STAY, later};
 use super::forward::pieces::pieces;
 use super::forward::{Args, Of, Spec, forward};
 use super::list::{backward_kernels, forward_kernels, sweep_kernels};
+use super::long::long;
 use super::long::long_down::{self, long_down};
-use super::long::{long, long_shared::long_shared};
+use super::long::long_shared::{self, long_shared};
 use super::parameters::{ByRun, Map, Sharing};
 use super::pieces::Pieces;
 use super::ring::{CHIP_APART, end_places};
@@ -159,6 +160,11 @@ impl Key {
         matches!(self.owner, Owner::Alone | Owner::Grid)
     }
 
+    /// Whether the shared memory of a block has all of a row, and no more.
+    pub fn is_whole(&self) -> bool {
+        self.owner == Owner::Alone && !self.ahead
+    }
+
     /// Whether rows are held by several blocks, of a cluster or of the grid.
     pub fn spans_blocks(&self) -> bool {
         matches!(self.owner, Owner::Blocks | Owner::Chip | Owner::Pieces)
@@ -240,6 +246,9 @@ impl Key {
     /// ahead, of a cluster or in a backward pass, groups of accesses to pieces, or what rows are normalized with that are nobody's. Otherwise nothing is kept, and of those of two sweeps this is the head alone, without their
     /// [`sweeps_tile_bytes`](Key::sweeps_tile_bytes).
     pub fn shared_bytes(&self, threads: u32, kept: u32) -> u32 {
+        if self.is_whole() {
+            return long_shared::shared_bytes(threads, self.sharing, kept * self.accesses * threads);
+        }
         let head = match self.owner {
             Owner::Lanes(_) => 0,
             Owner::Each => kept * ROW_BYTES,

@@ -331,17 +331,14 @@ pub(super) fn joined(normalizer: Normalizer<f32>, [weight, bias]: [f32; 2]) -> N
     }
 }
 
-/// Parts, at most, whose parameters are asked for one after the other; of more of them the waits add up. Those of fewer, all at once, would take
-/// registers that kernels in blocks do not have.
-const FEW: usize = 4;
-
-/// See [`ByRun`].
+/// See [`ByRun`]. Weights and biases are as they came: whoever turns them into numbers waits for them.
 #[derive(Clone, Copy)]
 pub struct Runs<const V: usize> {
     /// The run that part `v` lies in.
     run: [u32; V],
-    weight: [f32; V],
-    bias: [f32; V],
+    weight: [u32; V],
+    bias: [u32; V],
+    is_narrow: bool,
 }
 
 impl<const V: usize> Runs<V> {
@@ -350,24 +347,29 @@ impl<const V: usize> Runs<V> {
     pub(super) fn of_one([weight, bias]: [f32; 2]) -> Self {
         Self {
             run: [0; V],
-            weight: [weight; V],
-            bias: [bias; V],
+            weight: [weight.to_bits(); V],
+            bias: [bias.to_bits(); V],
+            is_narrow: false,
         }
     }
-}
 
-impl<const V: usize> Runs<V> {
-    /// A number for each part, those of a set that start there: with no branch between, so that all are on their way at once.
+    /// A number for each part, from that of a set's first run on: with no branch between, so that all are on their way at once.
     #[inline(always)]
-    unsafe fn load<U: Data, A: Access>(&self, base: *const U, span: Span, start: u32) -> [f32; V] {
-        let mut numbers = [0.0; V];
+    unsafe fn load<U: Data, A: Access>(&self, base: *const U, span: Span, start: u32) -> [u32; V] {
+        let mut words = [0; V];
         unrolled::<V>(|v| {
             if span.has::<A, V>(v) {
                 // SAFETY: the caller's: a number for each run of each set.
-                numbers[v] = unsafe { U::load_keep(base.wrapping_add((start + self.run[v]) as usize)) }.to_acc();
+                words[v] = unsafe { U::load_keep(base.wrapping_add((start + self.run[v]) as usize)) }.to_word();
             }
         });
-        numbers
+        words
+    }
+
+    /// Weight and bias of part `v`.
+    #[inline(always)]
+    fn numbers<T: Data>(&self, v: usize) -> [f32; 2] {
+        [self.weight[v], self.bias[v]].map(|word| number::<T>(self.is_narrow, word))
     }
 }
 
@@ -378,7 +380,7 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Runs<V> {
 
     #[inline(always)]
     fn joined_at(&self, normalizer: Normalizer<f32>, v: usize) -> Normalizer<f32> {
-        joined(normalizer, [self.weight[v], self.bias[v]])
+        joined(normalizer, self.numbers::<T>(v))
     }
 
     #[inline(always)]
@@ -389,8 +391,7 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Runs<V> {
         unrolled::<V>(|v| run[v] = span.start(v) / length);
         Self {
             run,
-            weight: [1.0; V],
-            bias: [0.0; V],
+            ..Self::of_one([1.0, 0.0])
         }
     }
 
@@ -398,42 +399,30 @@ impl<T: Data, A: Access, const V: usize> Parameters<T, A, V> for Runs<V> {
     #[allow(private_interfaces)]
     unsafe fn fetch(&mut self, affine: &Affine, span: Span, set: u32) {
         let start = set * affine.runs;
-        if V <= FEW {
-            unrolled::<V>(|v| {
-                if span.has::<A, V>(v) {
-                    // SAFETY: the caller's.
-                    [self.weight[v], self.bias[v]] = unsafe { one_of_run::<T>(affine, start + self.run[v]) };
-                }
-            });
-            return;
-        }
-        let numbers = |base: *const u8, otherwise: f32| {
-            if base.is_null() {
-                return [otherwise; V];
-            }
+        self.is_narrow = affine.is_narrow::<T>();
+        let words = |base: *const u8, otherwise: f32| {
             // SAFETY: the caller's.
             unsafe {
-                match affine.is_narrow::<T>() {
-                    true => self.load::<T, A>(base.cast::<T>(), span, start),
-                    false => self.load::<f32, A>(base.cast::<f32>(), span, start),
+                match (base.is_null(), self.is_narrow) {
+                    (true, true) => [T::from_acc(otherwise).to_word(); V],
+                    (true, false) => [otherwise.to_bits(); V],
+                    (false, true) => self.load::<T, A>(base.cast::<T>(), span, start),
+                    (false, false) => self.load::<f32, A>(base.cast::<f32>(), span, start),
                 }
             }
         };
-        (self.weight, self.bias) = (numbers(affine.weight, 1.0), numbers(affine.bias, 0.0));
+        (self.weight, self.bias) = (words(affine.weight, 1.0), words(affine.bias, 0.0));
     }
 
     #[inline(always)]
     #[allow(private_interfaces)]
     unsafe fn at<K: Known>(&self, _affine: &Affine, _span: Span, v: usize) -> [A::Numbers<T>; 2] {
-        [
-            A::Numbers::<T>::splat(self.weight[v]),
-            A::Numbers::<T>::splat(self.bias[v]),
-        ]
+        self.numbers::<T>(v).map(A::Numbers::<T>::splat)
     }
 
     #[inline(always)]
     #[allow(private_interfaces)]
     unsafe fn weight_at<K: Known>(&self, _affine: &Affine, _span: Span, v: usize) -> A::Numbers<T> {
-        A::Numbers::<T>::splat(self.weight[v])
+        A::Numbers::<T>::splat(number::<T>(self.is_narrow, self.weight[v]))
     }
 }

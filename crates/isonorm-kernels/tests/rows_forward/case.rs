@@ -155,7 +155,7 @@ impl<T: Data> Case<T> {
         let key = &self.kernel.key;
         match key.owner {
             _ if key.is_down_columns() => 0,
-            Owner::Alone if !key.ahead => TILES,
+            _ if key.is_whole() => TILES,
             _ => self.kept,
         }
     }

@@ -3,6 +3,7 @@
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::forward::Args;
 use isonorm_kernels::rows::key::{Kernel, kernels};
+use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::statistics::Op;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_math::{Activation, Bf16, F16};
@@ -65,7 +66,7 @@ fn every_long_kernel_bf16() {
 
 #[test]
 fn each_parameter_may_be_there_or_not() {
-    for kernel in long_kernels::<Bf16>().filter(|kernel| kernel.family == "rows_long_plain") {
+    for kernel in long_kernels::<Bf16>().filter(|kernel| kernel.key.is_whole()) {
         for (weight, bias) in [(true, true), (true, false), (false, true), (false, false)] {
             for narrow in [true, false] {
                 let mut case = case_of(kernel, 1, 3.3, 0);
@@ -137,6 +138,7 @@ fn constant_long_rows_give_exactly_the_bias() {
         ("rows_long", "layer_alone_v2"),
         ("rows_long", "layer_grid_v2"),
         ("rows_long_plain", "layer_alone_v4"),
+        ("rows_long_runs_piecewise", "layer_alone_v4"),
     ] {
         for value in [0.1f32, -3.0e7, 1e30] {
             let kernel = named::<f32>(family, name);
@@ -144,12 +146,32 @@ fn constant_long_rows_give_exactly_the_bias() {
             case.narrow = true;
             let input = input(&case, |_| value);
             let output = run(&case, &input);
-            for row in output.y.slice().chunks(case.columns) {
-                for (i, &y) in row.iter().enumerate() {
-                    assert_eq!(f64::from(y), input.bias.get(i));
+            for (row, y) in output.y.slice().chunks(case.columns).enumerate() {
+                for (i, &y) in y.iter().enumerate() {
+                    let of_run = row % case.sets * case.runs() + i / case.run;
+                    let parameter = if case.by_run() { of_run } else { i };
+                    assert_eq!(f64::from(y), input.bias.get(parameter));
                 }
             }
             assert_eq!(output.mean, [value; 3]);
+        }
+    }
+}
+
+/// Whole rows have one for each thread at most, and blocks that go on to another row replace them.
+#[test]
+fn as_many_runs_as_threads() {
+    for kernel in long_kernels::<Bf16>().filter(|kernel| kernel.key.is_whole() && kernel.key.sharing == Sharing::ByRun)
+    {
+        for activation in [
+            Activation::Identity,
+            Activation::Relu,
+            Activation::LeakyRelu { slope: 0.25 },
+        ] {
+            let mut case = case_of(kernel, 1, 3.75, 0);
+            (case.run, case.rows, case.activation) = (case.columns / THREADS as usize, 7, activation);
+            assert_eq!(case.runs(), THREADS as usize);
+            check(&case, &input(&case, |random| random.f32() * 2.0));
         }
     }
 }
@@ -160,6 +182,7 @@ fn a_nan_stays_in_its_long_row() {
         (named::<f32>("rows_long", "layer_grid_v2"), 2),
         (named::<f32>("rows_long_plain", "rms_alone_v4"), 1),
         (named::<f32>("rows_long_plain", "layer_alone_v4"), 1),
+        (named::<f32>("rows_long_runs_any", "layer_alone_v4"), 1),
     ];
     for (kernel, blocks) in kernels {
         let case = case_of(kernel, blocks, 2.3, 1);

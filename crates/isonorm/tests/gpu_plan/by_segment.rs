@@ -80,10 +80,27 @@ fn channels_of_any_size_are_held() {
             "rows_each_any",
         ),
         ("batchnorm x=64x1024x14x14 pass=eval", "rows_each_piecewise"),
-        // As before, where whole accesses have one weight.
+        // Forward, as they come where whole accesses have one weight: in registers, in shared memory, in those of a cluster's blocks.
+        (
+            "groupnorm x=16x1280x16x16 groups=32 dtype=bf16",
+            "rows_forward_runs_piecewise",
+        ),
+        (
+            "groupnorm x=64x512x64x64 groups=256 dtype=bf16 act=silu",
+            "rows_long_runs_any",
+        ),
         (
             "groupnorm x=64x256x56x56 groups=32 dtype=bf16",
-            "rows_forward_chip_runs_plain",
+            "rows_long_runs_piecewise",
+        ),
+        (
+            "groupnorm x=64x256x56x56 groups=32 dtype=bf16 act=relu",
+            "rows_long_runs_piecewise",
+        ),
+        ("batchnorm x=1x4096x112x112 dtype=bf16", "rows_long_runs_piecewise"),
+        (
+            "groupnorm x=16x320x64x64 groups=32 dtype=bf16",
+            "rows_forward_cluster_runs_plain",
         ),
         ("groupnorm x=8x512x64x64 groups=32", "rows_forward_cluster_runs_plain"),
         // A smooth activation leaves sums time to travel, if there are several rows for each team.

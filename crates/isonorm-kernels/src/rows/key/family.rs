@@ -76,6 +76,7 @@ impl Key {
             (Class::Piecewise, _) if self.accesses - u32::from(self.has_ends()) > 8 => "_wide",
             (Class::Piecewise, _) if self.residual && self.has_residual_apart() => "_residual",
             (Class::Piecewise, _) => "_piecewise",
+            (Class::Any, _) if self.is_whole() => "_any",
             (Class::Any, _) if self.width == Width::Element || self.is_long() || self.pass == Pass::Backward => "",
             (Class::Any, _) if self.residual && self.has_residual_apart() => "_any_residual",
             (Class::Any, Owner::Lanes(_) | Owner::Block) if self.accesses > 4 && self.width == Width::Vector => {
@@ -91,8 +92,9 @@ impl Key {
 
     /// Whether kernels with a residual are a family of their own; others have it with the rest.
     fn has_residual_apart(&self) -> bool {
-        let is_short = matches!(self.owner, Owner::Lanes(_) | Owner::Block) && self.sharing == Sharing::ByColumn;
-        let is_short = is_short && self.width == Width::Vector && self.pass == Pass::Forward;
+        let is_short = matches!(self.owner, Owner::Lanes(_) | Owner::Block) && self.width == Width::Vector;
+        let is_short =
+            is_short && matches!(self.sharing, Sharing::ByColumn | Sharing::ByRun) && self.pass == Pass::Forward;
         is_short || self.owner == Owner::Chip && self.class == Class::Piecewise
     }
 }

@@ -169,11 +169,18 @@ macro_rules! forward_kernels {
                 rms_block_v4: Uncentred, Block, Vectors, 4, ByColumn, Any, true, false;
             }
             "rows_forward_runs_piecewise" by forward {
-                layer_warp_v2: Centred, Lanes<32>, Vectors, 2, ByRun, Piecewise, true, false;
-                layer_block_v2: Centred, Block, Vectors, 2, ByRun, Piecewise, true, false;
-                layer_block_v4: Centred, Block, Vectors, 4, ByRun, Piecewise, true, false;
+                layer_warp_v2: Centred, Lanes<32>, Vectors, 2, ByRun, Piecewise, false, false;
+                layer_warp_v4: Centred, Lanes<32>, Vectors, 4, ByRun, Piecewise, false, false;
+                layer_block_v2: Centred, Block, Vectors, 2, ByRun, Piecewise, false, false;
+                layer_block_v3: Centred, Block, Vectors, 3, ByRun, Piecewise, false, false;
+                layer_block_v4: Centred, Block, Vectors, 4, ByRun, Piecewise, false, false;
             }
             "rows_forward_runs_any" by forward {
+                layer_warp_v2: Centred, Lanes<32>, Vectors, 2, ByRun, Any, false, false;
+                layer_block_v2: Centred, Block, Vectors, 2, ByRun, Any, false, false;
+                layer_block_v4: Centred, Block, Vectors, 4, ByRun, Any, false, false;
+            }
+            "rows_forward_runs_any_residual" by forward {
                 layer_warp_v2: Centred, Lanes<32>, Vectors, 2, ByRun, Any, true, false;
                 layer_block_v2: Centred, Block, Vectors, 2, ByRun, Any, true, false;
                 layer_block_v4: Centred, Block, Vectors, 4, ByRun, Any, true, false;
@@ -333,6 +340,12 @@ macro_rules! forward_kernels {
             "rows_long_plain" by long_shared {
                 layer_alone_v4: Centred, Alone, Vectors, 4, ByColumn, Plain, false, false;
                 rms_alone_v4: Uncentred, Alone, Vectors, 4, ByColumn, Plain, false, false;
+            }
+            "rows_long_runs_piecewise" by long_shared {
+                layer_alone_v4: Centred, Alone, Vectors, 4, ByRun, Piecewise, false, false;
+            }
+            "rows_long_runs_any" by long_shared {
+                layer_alone_v4: Centred, Alone, Vectors, 4, ByRun, Any, false, false;
             }
             "rows_long_down" by long_down {
                 layer_grid_v4: Centred, Grid, Vectors, 4, ByColumn, Plain, false, false;

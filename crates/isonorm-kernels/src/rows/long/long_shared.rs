@@ -1,5 +1,8 @@
 //! Rows that are in the shared memory of a block, all of each: they come there at once, past the registers, so that the rows of several blocks are on a
 //! multiprocessor that has no registers for them.
+//!
+//! Where runs of columns share a weight and bias, these are in shared memory, too, as numbers: each is asked for by one thread, while the row is
+//! on its way.
 
 use core::marker::PhantomData;
 
@@ -7,12 +10,12 @@ use isonorm_math::{Normalizer, normalize};
 
 pub use super::Args;
 use crate::block::{self, Scratch};
-use crate::rows::access::{Access, Data, width};
+use crate::rows::access::{Access, Data, Vectors, width};
 use crate::rows::by_column::ByColumn;
-use crate::rows::epilogue::Plain;
+use crate::rows::epilogue::{Apart, Class, Epilogue, Told};
 use crate::rows::forward::{Spec, UsualOf};
 use crate::rows::lanes::{FourPairs, Lanes, unrolled};
-use crate::rows::parameters::{Known, OfColumn, OfType, at_least_one};
+use crate::rows::parameters::{Known, Map, OfColumn, OfType, RunOf, Sharing, at_least_one, joined};
 use crate::rows::spread::{Alone, HEAD_BYTES};
 use crate::rows::statistics::{Op, Statistics, Summed};
 use crate::simt::{self, Shared};
@@ -20,17 +23,33 @@ use crate::simt::{self, Shared};
 /// Tiles of a row, each of some accesses of every thread: of the first ones sums are taken while others are on their way.
 pub const TILES: u32 = 4;
 
+/// Bytes of shared memory that weight and bias of a run take. A row has no more runs than the block has threads, for each of which there is room
+/// in front of the row.
+const RUN_BYTES: u32 = 8;
+
+/// Bytes of shared memory in front of the row, with or without runs.
+const fn head_bytes(threads: u32, by_run: bool) -> u32 {
+    HEAD_BYTES + if by_run { threads * RUN_BYTES } else { 0 }
+}
+
+/// Bytes of shared memory of a block of so many threads, where a row has so many accesses.
+pub fn shared_bytes(threads: u32, sharing: Sharing, accesses: u32) -> u32 {
+    head_bytes(threads, sharing == Sharing::ByRun) + accesses * <Vectors>::KEPT_BYTES
+}
+
 /// Normalizes the rows. For a grid of any size.
 ///
 /// # Safety
 ///
-/// As for [`forward`](crate::rows::forward::forward); blocks have shared memory for [`TILES`] tiles, which are a row or more.
+/// As for [`forward`](crate::rows::forward::forward); blocks have [`shared_bytes`], [`TILES`] tiles are a row or more, and a row has no more runs than
+/// a block has threads.
 #[cfg_attr(target_arch = "nvptx64", inline(always))]
 pub unsafe fn long_shared<T, S, const V: usize>(args: &Args<T>)
 where
     T: Data,
-    S: Spec<Team = Alone, Map = ByColumn, Epilogue = Plain, Statistics: Summed>,
+    S: Spec<Team = Alone, Statistics: Summed>,
 {
+    const { assert!(!S::RESIDUAL && (Whole::<T, S, V>::BY_RUN || matches!(S::Epilogue::CLASS, Class::Plain))) }
     let mut row = u64::from(simt::block_index());
     let mut scratch = None;
     while row < args.rows {
@@ -38,6 +57,7 @@ where
         // SAFETY: the caller's. A thread fetches the next row to places that no other has read.
         unsafe {
             whole.fetch();
+            whole.tell_runs(row);
             let scratch = scratch.get_or_insert_with(Scratch::at_start);
             let mut about = whole.first();
             let mut sums = block::sum_pair(whole.sums(about), scratch);
@@ -53,12 +73,17 @@ where
             }
             let normalizer = measured.normalizer;
             match args.affine.is_narrow::<T>() {
+                _ if Whole::<T, S, V>::BY_RUN => whole.finish(normalizer),
                 _ if UsualOf::<S>::holds::<T>(&args.affine) => whole.normalize::<UsualOf<S>>(normalizer),
                 true => whole.normalize::<OfType<true>>(normalizer),
                 false => whole.normalize::<OfType<false>>(normalizer),
             }
         }
         row += u64::from(simt::grid_blocks());
+        if Whole::<T, S, V>::BY_RUN && row < args.rows {
+            // All have read what the next row's runs replace.
+            simt::block_barrier();
+        }
     }
 }
 
@@ -83,8 +108,14 @@ struct Tile {
 impl<'a, T, S, const V: usize> Whole<'a, T, S, V>
 where
     T: Data,
-    S: Spec<Team = Alone, Map = ByColumn, Epilogue = Plain, Statistics: Summed>,
+    S: Spec<Team = Alone, Statistics: Summed>,
 {
+    /// Whether runs of columns share a weight and bias.
+    const BY_RUN: bool = matches!(S::Map::SHARING, Sharing::ByRun);
+
+    /// Whether weight and bias are part of what an access is normalized with; see the same of rows that registers hold.
+    const JOINED: bool = matches!(S::Epilogue::CLASS, Class::Any) && size_of::<T>() == 2;
+
     #[inline(always)]
     fn new(args: &'a Args<T>, row: u64) -> Self {
         Self {
@@ -131,7 +162,7 @@ where
     /// Where an access is kept.
     #[inline(always)]
     fn place(access: u32) -> Shared<u32> {
-        Shared::at(HEAD_BYTES + access * S::Access::KEPT_BYTES)
+        Shared::at(head_bytes(simt::block_threads(), Self::BY_RUN) + access * S::Access::KEPT_BYTES)
     }
 
     /// Sets the row on its way, tile by tile.
@@ -200,7 +231,98 @@ where
         sums
     }
 
-    /// x̂, scale and shift, and the store.
+    /// Where the weight and the bias of a run are.
+    #[inline(always)]
+    fn place_of_run(run: u32) -> Shared<f32> {
+        Shared::at(HEAD_BYTES + run * RUN_BYTES)
+    }
+
+    /// Leaves the thread's run of the row for all to read behind a barrier.
+    #[inline(always)]
+    unsafe fn tell_runs(&self, row: u64) {
+        let (affine, run) = (&self.args.affine, simt::thread_index());
+        if Self::BY_RUN && run < affine.runs {
+            let index = affine.set_of::<S::Map>(row) * affine.runs + run;
+            // SAFETY: the caller's: a number for each run of each set, and room for those of a row.
+            unsafe {
+                let words = [
+                    affine.ask::<T>(affine.weight, index, 1.0),
+                    affine.ask::<T>(affine.bias, index, 0.0),
+                ];
+                simt::shared_store_64(Self::place_of_run(run), words.map(|word| affine.known::<T>(word)));
+            }
+        }
+    }
+
+    /// x̂, scale and shift of runs, activation, and the store.
+    #[inline(always)]
+    unsafe fn finish(&self, normalizer: Normalizer<f32>) {
+        let told = self.args.activation;
+        // SAFETY: the caller's.
+        unsafe {
+            match told.apart::<S::Epilogue>() {
+                Apart::Identity => self.finish_as(normalizer, Told::IDENTITY),
+                Apart::Relu => self.finish_as(normalizer, Told::RELU),
+                Apart::Other => self.finish_as(normalizer, told.other::<S::Epilogue>()),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn finish_as(&self, normalizer: Normalizer<f32>, told: Told) {
+        let lookup = RunOf::new(&self.args.affine);
+        self.tiles(|_, tile| {
+            // SAFETY: the caller's.
+            unsafe {
+                match tile.is_full {
+                    true => self.finish_tile::<true>(tile, lookup, normalizer, told),
+                    false => self.finish_tile::<false>(tile, lookup, normalizer, told),
+                }
+            }
+        });
+    }
+
+    /// A few accesses side by side.
+    #[inline(always)]
+    unsafe fn finish_tile<const FULL: bool>(&self, tile: Tile, lookup: RunOf, normalizer: Normalizer<f32>, told: Told) {
+        const AT_ONCE: usize = 2;
+        const { assert!(V.is_multiple_of(AT_ONCE)) }
+        let mut first = 0;
+        while first < V {
+            let mut z = [<S::Access as Access>::Numbers::<T>::splat(0.0); AT_ONCE];
+            unrolled::<AT_ONCE>(|k| {
+                let access = Self::access(tile, first + k);
+                if self.has::<FULL>(access) {
+                    let run = lookup.at(&self.args.affine, Self::start(access) as u64);
+                    // SAFETY: this thread has fetched the access; the run was told before a barrier.
+                    let (x, [weight, bias]) = unsafe {
+                        (
+                            S::Access::unpack::<T>(S::Access::kept::<T>(Self::place(access))),
+                            simt::shared_load_64(Self::place_of_run(run)),
+                        )
+                    };
+                    z[k] = match Self::JOINED {
+                        true => {
+                            let joined = joined(normalizer, [weight, bias]);
+                            x.map(|x| joined.apply(x))
+                        }
+                        false => x.map(|x| normalize::affine(normalizer.apply(x), weight, bias)),
+                    };
+                }
+            });
+            let y = S::Epilogue::apply::<T, _, AT_ONCE>(z, told);
+            unrolled::<AT_ONCE>(|k| {
+                let access = Self::access(tile, first + k);
+                if self.has::<FULL>(access) {
+                    // SAFETY: the caller's; each access belongs to one thread.
+                    unsafe { S::Access::store(self.y.wrapping_add(Self::start(access)), S::Access::pack::<T>(y[k])) };
+                }
+            });
+            first += AT_ONCE;
+        }
+    }
+
+    /// x̂, scale and shift of columns, and the store.
     #[inline(always)]
     unsafe fn normalize<K: Known>(&self, normalizer: Normalizer<f32>) {
         self.tiles(|_, tile| {

@@ -31,18 +31,14 @@ pub(super) fn tried_before(rows: &Rows<'_>) -> &'static [&'static str] {
         "rows/blocks",
         "rows/chip",
     ];
-    let bytes = rows.columns * u64::from(rows.bytes());
     let has_several = rows.parameters.sharing == Sharing::ByRun && rows.parameters.run < rows.columns;
     let is_plain = Class::Plain.has(rows.activation);
     match (rows.pass, rows.dtype) {
         _ if rows.parameters.sharing == Sharing::ByColumn && rows.has_parameters => ALL,
         _ if !Class::Piecewise.has(rows.activation) || rows.residual => ALL,
-        (Pass::Forward, _) if !has_several || bytes <= BY_SEGMENT.short_bytes => ALL,
-        (Pass::Forward, _) if !is_plain => &[],
-        (Pass::Forward, DType::F32) if bytes >= BY_SEGMENT.cluster_bytes => &["rows/blocks", "rows/chip"],
-        (Pass::Forward, DType::F32) => &[],
-        (Pass::Forward, _) if bytes > BY_SEGMENT.chip_bytes => &["rows/chip"],
-        (Pass::Forward, _) => &[],
+        (Pass::Forward, _) if !has_several || is_plain => ALL,
+        // Kernels of clusters and of the chip are those for smooth activations.
+        (Pass::Forward, _) => &["rows/lanes", "rows/shared", "rows/block"],
         (Pass::Backward, DType::F32) if is_plain => ALL,
         (Pass::Backward, _) => &["rows/lanes", "rows/block"],
     }

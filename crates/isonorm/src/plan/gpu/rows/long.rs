@@ -1,10 +1,13 @@
 //! Rows that are longer than registers: how many blocks share one, and how much of it they keep in shared memory.
 
 use isonorm_kernels::rows::access::Width;
+use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::long::{long_down, long_shared};
+use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::team::Owner;
 use isonorm_kernels::simt::WARP;
 
+use super::super::occupancy::blocks_per_sm;
 use super::super::tuning::{self, LONG};
 use super::registers;
 use super::{Exchange, Forward, Kernel, Listed, Messages, REGION_BYTES, Rows, Schedule, VECTOR_BYTES, Work};
@@ -14,37 +17,63 @@ const LINE_BYTES: u64 = 128;
 /// Numbers that a block exchanges: count, mean and squared distances.
 const MOMENTS: usize = 3;
 
-/// Whole rows in shared memory, where registers would not hold enough of them to keep memory busy, and there are so many that the first and the last
-/// ones of a multiprocessor, which have less company, do not matter.
+/// Whole rows in shared memory, where registers would not hold enough of them to keep memory busy, and there are enough of them.
 pub(super) fn shared(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
     let mut kernels = rows.kernels(width).into_iter();
-    let listed = kernels.find(|listed| listed.key.owner == Owner::Alone && !listed.key.ahead);
+    let listed = kernels.find(|listed| listed.key.is_whole());
     let listed = listed.ok_or("there is no such kernel")?;
     let (bytes, sms) = (rows.columns * u64::from(rows.bytes()), u64::from(rows.gpu.sms));
+    let by_run = listed.key.sharing == Sharing::ByRun;
+    // Instructions besides bytes: registers do not hold as many rows beside them.
+    let is_smooth = by_run && listed.key.class == Class::Any;
+    let least = match is_smooth && rows.bytes() < 4 {
+        true => LONG.least_smooth_bytes,
+        false => LONG.least_shared_bytes,
+    };
     // Blocks whose warps the four parts of a multiprocessor share evenly.
     let is_enough = |block: registers::Choice| {
         let of_sm = rows.resident_blocks(block.listed, block.threads, 0) / sms;
         block.threads.is_multiple_of(4 * WARP) && of_sm * bytes >= LONG.register_bytes
     };
     let in_registers = registers::by_block(rows, width, &tuning::FORWARD);
-    if bytes < LONG.least_shared_bytes || in_registers.is_ok_and(is_enough) {
+    if bytes < least || !is_smooth && in_registers.is_ok_and(is_enough) {
         return Err(format!("registers hold enough rows of {bytes} bytes"));
     }
-    let of_thread = listed.key.access_elements(rows.bytes()) * listed.key.accesses * long_shared::TILES;
-    let warps = rows.columns.div_ceil((of_thread * WARP).into());
-    let threads = warps.saturating_mul(WARP.into()).try_into().unwrap_or(u32::MAX);
-    let of_sm = match threads <= listed.key.max_threads() {
-        true => rows.resident_blocks(listed, threads, long_shared::TILES) / sms,
+    let accesses = rows.columns.div_ceil(listed.key.access_elements(rows.bytes()).into());
+    let of_thread = u64::from(listed.key.accesses * long_shared::TILES);
+    let threads = accesses.div_ceil(of_thread).next_multiple_of(WARP.into());
+    let threads = u32::try_from(threads).unwrap_or(u32::MAX);
+    if threads > listed.key.max_threads() {
+        return Err(format!(
+            "a block does not have the {threads} threads of rows of {bytes} bytes"
+        ));
+    }
+    if by_run && rows.parameters.runs > threads {
+        let runs = rows.parameters.runs;
+        return Err(format!("blocks of {threads} threads have no room for {runs} runs"));
+    }
+    let kernel = Kernel {
+        shared_bytes: long_shared::shared_bytes(threads, listed.key.sharing, accesses as u32),
+        ..rows.kernel(listed, rows.rows, threads, long_shared::TILES)
+    };
+    let of_sm = match kernel.shared_bytes <= rows.gpu.shared_bytes_per_block {
+        true => blocks_per_sm(rows.gpu, &kernel),
         false => 0,
     };
     if of_sm < 2 {
         return Err(format!("a multiprocessor has no room for two rows of {bytes} bytes"));
     }
-    if rows.rows < LONG.rows_of_sm * sms {
+    let is_short = bytes < LONG.least_shared_bytes;
+    let many = match is_short {
+        true => LONG.smooth_rows_of_sm,
+        false => LONG.rows_of_sm,
+    };
+    let few_do = by_run && !is_short && of_sm >= LONG.many_of_sm && fills_rounds(rows, of_sm);
+    if rows.rows < many * sms && !few_do {
         return Err(format!("{} rows are too few for {sms} multiprocessors", rows.rows));
     }
     Ok(Schedule {
-        kernels: vec![rows.kernel(listed, rows.rows, threads, long_shared::TILES)],
+        kernels: vec![kernel],
         work: Work::Forward(Forward {
             kept: long_shared::TILES,
             ..rows.forward()
@@ -54,6 +83,14 @@ pub(super) fn shared(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> 
         messages: Messages::default(),
         again_bytes: 0,
     })
+}
+
+/// Whether there are rows for all multiprocessors, and, where these have room for so many each and there are more, enough for a second round.
+fn fills_rounds(rows: &Rows<'_>, of_sm: u32) -> bool {
+    let sms = u64::from(rows.gpu.sms);
+    let at_once = sms * u64::from(of_sm);
+    let beyond = rows.rows.saturating_sub(at_once);
+    rows.rows >= LONG.few_rows_of_sm * sms && (beyond == 0 || 100 * beyond >= LONG.second_round * at_once)
 }
 
 /// A row in the shared memory of one block.

@@ -111,11 +111,12 @@ pub(super) fn by_lanes(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
     })
 }
 
-/// The first shape that holds a row; where kernels are those for smooth activations, of those that leave the fewest accesses without data, which
-/// take as long as others do; with few rows, that of the most threads.
+/// The first shape that holds a row; where kernels are those for smooth activations, with parameters by column, of those that leave the fewest accesses
+/// without data, which take as long as others do; with few rows, that of the most threads.
 pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
     let kernels = rows.kernels(width);
-    let smooth = width == Width::Vector && kernels.iter().all(|listed| listed.key.class == Class::Any);
+    let is_smooth = |listed: &&Listed| (listed.key.class, listed.key.sharing) == (Class::Any, Sharing::ByColumn);
+    let smooth = width == Width::Vector && kernels.iter().all(is_smooth);
     let few = rows.rows < tuning.few_rows * u64::from(rows.gpu.sms);
     let blocks = tuning.of(rows);
     let shapes = match width {

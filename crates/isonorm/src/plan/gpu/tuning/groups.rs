@@ -19,12 +19,6 @@ pub(crate) struct OfPass {
 pub(crate) struct BySegment {
     /// Threads of a cluster's block, at least.
     pub(crate) cluster_threads: u32,
-    /// Bytes of a row of several segments up to which kernels without accesses of their own for each do better.
-    pub(crate) short_bytes: u64,
-    /// Bytes of such a row from which on clusters do better with it as it comes, in `f32`.
-    pub(crate) cluster_bytes: u64,
-    /// Bytes of such a row beyond which the whole chip does, in 16 bits.
-    pub(crate) chip_bytes: u64,
     /// Nanoseconds that a cluster takes besides for a row.
     pub(crate) step: [u64; 2],
     /// How long an access takes that is its segment's alone, in percent of others: of 16 bits an element, and of 32.
@@ -36,9 +30,6 @@ pub(crate) struct BySegment {
 /// Rows whose segments have accesses of their own.
 pub(crate) const BY_SEGMENT: BySegment = BySegment {
     cluster_threads: 64,
-    short_bytes: 4 << 10,
-    cluster_bytes: 16 << 10,
-    chip_bytes: 20 << 10,
     step: [478, 320],
     whole: [[70, 78], [78, 84]],
     passes: [

@@ -235,10 +235,18 @@ pub(super) struct Long {
     pub(super) threads: u32,
     /// A row is not spread over so many blocks that each has less than this.
     pub(super) least_share_bytes: u64,
-    /// Bytes of a row that shared memory holds whole, at least.
+    /// Bytes of a row that shared memory holds whole, at least; and of 16 bits an element, with a weight and bias of runs and a smooth activation.
     pub(super) least_shared_bytes: u64,
-    /// Such rows that there are for each multiprocessor, at least.
+    pub(super) least_smooth_bytes: u64,
+    /// Such rows that there are for each multiprocessor, at least: so many that the first and the last ones, which have less company, do not matter;
+    /// and of those that are shorter than others.
     pub(super) rows_of_sm: u64,
+    pub(super) smooth_rows_of_sm: u64,
+    /// Rows of runs that a multiprocessor has room for, of which fewer are enough, and how many these are.
+    pub(super) many_of_sm: u32,
+    pub(super) few_rows_of_sm: u64,
+    /// How many more of them than there is room for at once make it worth a second round, in percent.
+    pub(super) second_round: u64,
     /// Bytes of rows in a multiprocessor's registers that are enough to keep memory busy.
     pub(super) register_bytes: u64,
     /// Threads of a block, where these have the same columns of all rows.
@@ -252,7 +260,12 @@ pub(super) const LONG: Long = Long {
     threads: 512,
     least_share_bytes: 16 << 10,
     least_shared_bytes: 24 << 10,
+    least_smooth_bytes: 12 << 10,
     rows_of_sm: 20,
+    smooth_rows_of_sm: 30,
+    many_of_sm: 4,
+    few_rows_of_sm: 3,
+    second_round: 50,
     register_bytes: 64 << 10,
     down_threads: 256,
     kept_rows: 2,
