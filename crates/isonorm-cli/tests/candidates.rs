@@ -51,17 +51,14 @@ fn taken_of(plan: &GpuPlan) -> (String, String) {
 #[test]
 fn what_is_taken_is_near_the_fastest_that_was_measured() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/records");
-    let mut paths: Vec<_> = fs::read_dir(folder)
+    let mut records: Vec<Value> = fs::read_dir(folder)
         .expect("records")
         .map(|entry| entry.expect("a file").path())
         .filter(|path| path.to_string_lossy().ends_with("-candidates.json"))
-        .collect();
-    // By date.
-    paths.sort();
-    let records: Vec<Value> = paths
-        .iter()
         .map(|path| serde_json::from_slice(&fs::read(path).expect("readable")).expect("JSON"))
         .collect();
+    // Not by name: the tenth of a day would come before its second.
+    records.sort_by_key(|record| record["date"].as_str().expect("a date").to_string());
     // What was measured last of a problem counts: kernels change, and their names stay.
     let mut newest = BTreeMap::new();
     for record in &records {

@@ -127,8 +127,6 @@ modules! {
     "rows_backward" of "f32" "f16" "bf16" for 80;
     "rows_backward_elements" of "f32" "f16" "bf16" for 80;
     "rows_backward_cluster_plain" of "f32" "f16" "bf16" for 90;
-    "rows_backward_cluster_runs_plain" of "f32" "f16" "bf16" for 90;
-    "rows_backward_cluster_runs" of "f32" "f16" "bf16" for 90;
     "rows_backward_cluster" of "f32" "f16" "bf16" for 90;
     "rows_backward_chip_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_chip_wide" of "f32" for 80;
@@ -159,6 +157,12 @@ modules! {
     "rows_backward_chip_segments_residual" of "f32" "f16" "bf16" for 80;
     "rows_backward_chip_ragged_residual" of "f32" "f16" "bf16" for 80;
     "rows_backward_ragged_by_column_plain" of "f32" "f16" "bf16" for 80;
+    "rows_backward_runs_plain" of "f32" "f16" "bf16" for 80;
+    "rows_backward_runs_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_backward_runs" of "f32" "f16" "bf16" for 80;
+    "rows_backward_cluster_runs_plain" of "f32" "f16" "bf16" for 90;
+    "rows_backward_cluster_runs_piecewise" of "f32" "f16" "bf16" for 90;
+    "rows_backward_cluster_runs" of "f32" "f16" "bf16" for 90;
     "rows_backward_by_segment_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_by_segment_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_backward_by_segment" of "f32" "f16" "bf16" for 80;

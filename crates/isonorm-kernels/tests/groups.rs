@@ -1,7 +1,7 @@
 //! The helpers of warps and blocks: the same, right result in every thread that is said to hold it.
 
 use isonorm_kernels::interpreter::{Buffers, Launch};
-use isonorm_kernels::simt;
+use isonorm_kernels::simt::{self, Shared};
 use isonorm_kernels::{block, warp};
 use isonorm_math::Moments;
 
@@ -152,4 +152,15 @@ fn moments_merge_sets_of_any_size() {
     }
     let of_warp = results(32, 3, |x| parts(warp::moments(set(simt::thread_index() as usize, x))));
     check_moments(&of_warp, &numbers(0..32));
+}
+
+#[test]
+fn a_place_that_settles_is_that_of_the_first_lane() {
+    let places = results(64, 9, |_| {
+        let own = Shared::<f32>::at(4 * simt::lane() + 256 * simt::warp_index());
+        [simt::settled(own).byte_offset() as f32]
+    });
+    for (thread, [place]) in places.into_iter().enumerate() {
+        assert_eq!(place, 256.0 * (thread / 32) as f32, "thread {thread}");
+    }
 }

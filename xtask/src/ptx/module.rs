@@ -42,7 +42,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 158] = [
+const FAMILIES: [&str; 162] = [
     "rows_forward_lanes",
     "rows_forward_lanes_wide",
     "rows_forward_block",
@@ -117,8 +117,6 @@ const FAMILIES: [&str; 158] = [
     "rows_backward",
     "rows_backward_elements",
     "rows_backward_cluster_plain",
-    "rows_backward_cluster_runs_plain",
-    "rows_backward_cluster_runs",
     "rows_backward_cluster",
     "rows_backward_chip_plain",
     "rows_backward_chip_wide",
@@ -149,6 +147,12 @@ const FAMILIES: [&str; 158] = [
     "rows_backward_chip_segments_residual",
     "rows_backward_chip_ragged_residual",
     "rows_backward_ragged_by_column_plain",
+    "rows_backward_runs_plain",
+    "rows_backward_runs_piecewise",
+    "rows_backward_runs",
+    "rows_backward_cluster_runs_plain",
+    "rows_backward_cluster_runs_piecewise",
+    "rows_backward_cluster_runs",
     "rows_backward_by_segment_plain",
     "rows_backward_by_segment_piecewise",
     "rows_backward_by_segment",

@@ -67,6 +67,10 @@ impl Module {
             "rows_backward_cluster_halves" => Some(if is_f16 { 80 } else { 72 }),
             "rows_forward_by_segment_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 104 }),
             "rows_forward_cluster_by_segment_piecewise" => Some(if kernel.contains("_v4") { 80 } else { 104 }),
+            // Rows stay in shared memory.
+            "rows_backward_runs_plain" | "rows_backward_cluster_runs_plain" => Some(48),
+            "rows_backward_runs_piecewise" => Some(56),
+            "rows_backward_runs" | "rows_backward_cluster_runs_piecewise" | "rows_backward_cluster_runs" => Some(64),
             "rows_backward_by_segment_plain" if kernel.contains("_v4") => Some(96),
             // What takes no spills.
             "rows_forward_across_runs_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 48 + more }),

@@ -58,31 +58,10 @@ fn transfer(slot: u32) -> Transfer {
     Transfer::at(SLOTS * SLOT_BYTES).offset(slot)
 }
 
-/// The sums of two values over each warp of the cluster, where every thread can read them until it shares others.
-pub struct Pairs {
-    place: Shared<f32>,
-    warps: u32,
-}
-
-impl Pairs {
-    /// Warps of the cluster.
-    #[inline(always)]
-    pub fn warps(&self) -> u32 {
-        self.warps
-    }
-
-    /// The sums over a warp; they are numbered through the cluster.
-    #[inline(always)]
-    pub fn of_warp(&self, warp: u32) -> [f32; 2] {
-        let place = self.place.offset(2 * warp);
-        // SAFETY: received, and whoever sends to the slot again has received what this thread sent after reading.
-        unsafe { [simt::shared_load(place), simt::shared_load(place.offset(1))] }
-    }
-}
-
-/// Adds up two values over each warp, and brings the sums of all warps to every block.
+/// Adds up two values over each warp, and brings the sums of all warps to every block: from where they are, every thread can read them until it shares
+/// others.
 #[inline(always)]
-pub fn share_pairs(pair: [f32; 2], scratch: &mut Scratch) -> Pairs {
+fn share_pairs(pair: [f32; 2], scratch: &mut Scratch) -> Shared<f32> {
     let (slot, parity) = (scratch.round % SLOTS, scratch.round / SLOTS % 2);
     if scratch.round == 0 {
         // What counts the bytes is there in all blocks.
@@ -104,18 +83,15 @@ pub fn share_pairs(pair: [f32; 2], scratch: &mut Scratch) -> Pairs {
         }
         simt::transfer_wait(transfer(slot), parity);
     }
-    Pairs {
-        place,
-        warps: blocks * warps,
-    }
+    place
 }
 
 /// The sums of two values over the cluster; valid in every thread, with the same bits.
 #[inline(always)]
 pub fn sum_pair(pair: [f32; 2], scratch: &mut Scratch) -> [f32; 2] {
-    let first = share_pairs(pair, scratch).place.offset(2 * simt::lane());
+    let first = share_pairs(pair, scratch).offset(2 * simt::lane());
     // All places, so that there is no loop.
-    // SAFETY: received, as for `of_warp`, or zeros that the block has waited for.
+    // SAFETY: received, and whoever sends to the slot again has received what this thread sent after reading; or zeros that the block has waited for.
     let of = [0, 1, 2, 3].map(|some| unsafe { simt::shared_load_64(first.offset(2 * WARP * some)) });
     warp::sum_pair([0, 1].map(|i| (of[0][i] + of[1][i]) + (of[2][i] + of[3][i])))
 }

@@ -7,7 +7,7 @@ use super::access::{Access, Elements, Halves, Ragged, Vectors, Width};
 use super::across_runs::AcrossRuns;
 use super::backward::across_runs::{self, across_runs};
 use super::backward::apart::{self, apart};
-use super::backward::by_run::by_run;
+use super::backward::by_run::{self, by_run};
 use super::backward::by_segment::{self, by_segment};
 use super::backward::gradients_by_part::{self, gradients_by_part};
 use super::backward::gradients_later::gradients_later;
@@ -192,6 +192,12 @@ impl Key {
         is_of_chip && self.sharing == Sharing::ByColumn && self.accesses > 4
     }
 
+    /// Whether warps have lines of a row in shared memory, as many as there is room for.
+    pub fn is_of_lines(&self) -> bool {
+        let holds = matches!(self.owner, Owner::Block | Owner::Blocks);
+        self.pass == Pass::Backward && self.sharing == Sharing::ByRun && holds
+    }
+
     /// Whether threads have the same columns of all rows.
     pub fn is_down_columns(&self) -> bool {
         (self.owner, self.sharing, self.class) == (Owner::Grid, Sharing::ByColumn, Class::Plain)
@@ -229,6 +235,7 @@ impl Key {
         block
             && (self.is_long()
                 || self.owner == Owner::Pieces
+                || self.is_of_lines()
                 || self.is_of_segments()
                 || (least.max(1)..=most).contains(&accesses))
     }
@@ -243,7 +250,7 @@ impl Key {
     }
 
     /// Bytes of dynamic shared memory of a block of `threads` threads that keeps so much: tiles of long rows, rows that come
-    /// ahead, of a cluster or in a backward pass, groups of accesses to pieces, or what rows are normalized with that are nobody's. Otherwise nothing is kept, and of those of two sweeps this is the head alone, without their
+    /// ahead, of a cluster or in a backward pass, groups of accesses to pieces, places of lines, or what rows are normalized with that are nobody's. Otherwise nothing is kept, and of those of two sweeps this is the head alone, without their
     /// [`sweeps_tile_bytes`](Key::sweeps_tile_bytes).
     pub fn shared_bytes(&self, threads: u32, kept: u32) -> u32 {
         if self.is_whole() {
@@ -267,6 +274,8 @@ impl Key {
             _ if self.is_down_columns() => 0,
             _ if self.is_long() => kept * of_tensor,
             (Pass::Forward, Owner::Pieces) => kept * of_tensor,
+            // Places of any tensor.
+            _ if self.is_of_lines() => kept * of_tensor,
             // What is added comes to registers.
             (Pass::Forward, Owner::Chip) => kept * of_tensor,
             (Pass::Forward, _) if self.has_slots() => kept * of_tensor * (1 + u32::from(self.residual)),
@@ -280,6 +289,7 @@ impl Key {
             (Pass::Backward, _) => kept * of_tensor * self.loaded(),
         };
         let sums = match (self.pass, self.sharing) {
+            _ if self.is_of_lines() => by_run::sums_bytes(threads, kept),
             (Pass::Backward, Sharing::BySegment) => by_segment::sums_bytes(threads, self.accesses),
             (Pass::Backward, Sharing::AcrossRuns) => across_runs::sums_bytes(threads, self.accesses),
             _ if self.is_apart() => apart::bytes(threads, self.most_access_elements()),

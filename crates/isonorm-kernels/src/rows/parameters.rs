@@ -295,22 +295,6 @@ pub(super) unsafe fn one_of_run<T: Data>(affine: &Affine, index: u32) -> [f32; 2
     [one(affine.weight, 1.0), one(affine.bias, 0.0)]
 }
 
-/// The same as they come: made numbers where they are used, so that nothing waits for them before.
-#[inline(always)]
-pub(super) unsafe fn words_of_run<T: Data>(affine: &Affine, index: u32) -> [u32; 2] {
-    let word = |base: *const u8, otherwise: f32| {
-        if !base.is_null() {
-            // SAFETY: the caller's: a number for each run of each set.
-            return unsafe { affine.word::<T>(base, index) };
-        }
-        match affine.is_narrow::<T>() {
-            true => T::from_acc(otherwise).to_word(),
-            false => otherwise.to_bits(),
-        }
-    };
-    [word(affine.weight, 1.0), word(affine.bias, 0.0)]
-}
-
 /// The number that a parameter is which came so, of the data's type where it is narrow.
 #[inline(always)]
 pub(super) fn number<T: Data>(is_narrow: bool, word: u32) -> f32 {

@@ -9,7 +9,7 @@ use super::ring::{Ends, end_places};
 use super::segments::Segments;
 use super::team::Owner;
 use super::turns::{MOST_PARTS, Part, Turns};
-use crate::simt::{self, WARP};
+use crate::simt;
 
 /// Where a row of a tensor lies, for accesses of a kind.
 pub(super) struct Place<T, A> {
@@ -163,16 +163,6 @@ impl Span {
             end: End::NONE,
             is_whole: true,
             turns: Turns::NONE,
-        }
-    }
-
-    /// The same threads, where each warp has a stretch of the row: part `v` of lane `l` of warp `w` of those starts at element
-    /// `((w · parts + v) · 32 + l) · width`.
-    #[inline(always)]
-    pub fn of_stretches(rank: u32, parts: u32, width: u32, columns: u32) -> Self {
-        Self {
-            own: (rank / WARP * parts * WARP + rank % WARP) * width,
-            ..Self::new(rank, WARP, width, columns)
         }
     }
 

@@ -246,12 +246,6 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// As [`cluster::share_pairs`].
-    #[inline(always)]
-    pub fn share_pairs(&mut self, pair: [f32; 2]) -> cluster::Pairs {
-        cluster::share_pairs(pair, &mut self.scratch)
-    }
-
     /// Which cluster of the grid this is, and how many there are.
     #[inline(always)]
     fn cluster() -> (u32, u32) {

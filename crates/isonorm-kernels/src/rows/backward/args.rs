@@ -29,7 +29,7 @@ pub struct Args<T> {
     /// `[rows]`, as the forward pass saved it.
     pub rstd: *const f32,
     /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go, or, by run, `[rows, runs]`, of
-    /// pieces of runs `[pieces of a run, rows, runs]`, by segment `[parts, rows, segments]` of as many [`parts`](super::by_segment::parts) as there
+    /// each block that shares a row, of pieces of runs `[pieces of a run, rows, runs]`, by segment `[parts, rows, segments]` of as many [`parts`](super::by_segment::parts) as there
     /// are; or the gradient itself in the parameters' type, of rows in segments `[rows]`, and `[columns]` where these go
     /// [`apart`](mod@super::apart) or the whole chip has one row at a time; or null.
     pub dweight: *mut f32,
@@ -54,7 +54,7 @@ pub struct Args<T> {
     /// The activation, of the class that the kernel is for.
     pub activation: Told,
     /// Rows that shared memory has room for, where they come ahead: at least 1, at most [`MOST_SLOTS`](crate::rows::ring::MOST_SLOTS); of pieces, groups of
-    /// accesses.
+    /// accesses; of lines, places for an access of each thread.
     pub slots: u32,
     /// Blocks of the grid that share a row.
     pub blocks: u32,

@@ -61,9 +61,8 @@ impl<'a, T: Data, S: Spec<Team: Team>, const V: usize> Walk<'a, T, S, V> {
                 let lead = Own::first(row * args.x_stride, width).lead();
                 Span::by_segment::<T, S::Access, V>(team.own_place(), lead, args.segments)
             }
-            Sharing::ByColumn | Sharing::AcrossRuns => Span::new(rank, threads, width, columns),
-            Sharing::ByRun => Span::of_stretches(rank, V as u32, width, columns),
-            _ => Span::of_segments::<T, S::Access>(rank, threads, args.segments),
+            Sharing::Segmented => Span::of_segments::<T, S::Access>(rank, threads, args.segments),
+            _ => Span::new(rank, threads, width, columns),
         };
         Self {
             args,

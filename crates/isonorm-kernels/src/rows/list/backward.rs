@@ -78,11 +78,23 @@ macro_rules! backward_kernels {
                 layer_blocks_v2_ahead: Centred, Blocks, Vectors, 2, ByColumn, Plain, true, true;
                 rms_blocks_v2_ahead: Uncentred, Blocks, Vectors, 2, ByColumn, Plain, true, true;
             }
+            "rows_backward_runs_plain" by by_run {
+                layer_block_v1_ahead: Centred, Block, Vectors, 1, ByRun, Plain, false, true;
+            }
+            "rows_backward_runs_piecewise" by by_run {
+                layer_block_v1_ahead: Centred, Block, Vectors, 1, ByRun, Piecewise, false, true;
+            }
+            "rows_backward_runs" by by_run {
+                layer_block_v1_ahead: Centred, Block, Vectors, 1, ByRun, Any, false, true;
+            }
             "rows_backward_cluster_runs_plain" by by_run {
-                layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByRun, Plain, true, true;
+                layer_blocks_v1_ahead: Centred, Blocks, Vectors, 1, ByRun, Plain, false, true;
+            }
+            "rows_backward_cluster_runs_piecewise" by by_run {
+                layer_blocks_v1_ahead: Centred, Blocks, Vectors, 1, ByRun, Piecewise, false, true;
             }
             "rows_backward_cluster_runs" by by_run {
-                layer_blocks_v4_ahead: Centred, Blocks, Vectors, 4, ByRun, Any, false, true;
+                layer_blocks_v1_ahead: Centred, Blocks, Vectors, 1, ByRun, Any, false, true;
             }
             "rows_backward_cluster" by backward {
                 layer_blocks_v2_ahead: Centred, Blocks, Vectors, 2, ByColumn, Any, true, true;

@@ -6,7 +6,7 @@
 use std::panic::Location;
 
 use crate::interpreter::current;
-use crate::simt::{Shared, Word};
+use crate::simt::{Shared, Word, shuffle_index};
 
 #[track_caller]
 fn global_read<const BYTES: usize>(address: usize) -> [u8; BYTES] {
@@ -215,9 +215,10 @@ fn write(offset: u32, rank: Option<u32>, bytes: &[u8]) {
     running.expect(world.shared_write(owner, block, running.thread, offset, bytes), place);
 }
 
-/// The same place, whose address the assembler keeps in a register.
+/// The same place, if it is the same in all lanes: as on a GPU, that of lane 0.
+#[track_caller]
 pub fn settled<T>(place: Shared<T>) -> Shared<T> {
-    place
+    Shared::at(shuffle_index(place.byte_offset(), 0))
 }
 
 /// A value of the block's shared memory.

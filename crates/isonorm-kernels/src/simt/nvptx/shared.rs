@@ -17,7 +17,7 @@ pub(super) fn address<T>(place: Shared<T>) -> u32 {
 }
 
 /// The same place, whose address the assembler keeps in a register, as it does not see where it comes from: otherwise it reads a special
-/// register and computes it again wherever something lies behind it, and whatever is there waits for that. For a warp.
+/// register and computes it again wherever something lies behind it, and whatever is there waits for that. For a warp whose lanes all have this place.
 #[inline(always)]
 pub fn settled<T>(place: Shared<T>) -> Shared<T> {
     let address = shuffle_index(address(place), 0);

@@ -30,12 +30,8 @@ fn of_teams(rows: &Rows<'_>) -> &'static Registers {
 }
 
 pub(super) fn blocks(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
-    let of = |tuning| by_blocks(rows, width, tuning).map(|choice| schedule(rows, choice, tuning));
-    match (rows.parameters.sharing, rows.has_parameters) {
-        (Sharing::ByColumn, true) => of(&tuning::BACKWARD),
-        (Sharing::ByColumn, false) => of(&tuning::BACKWARD_ROWS).or_else(|_| of(&tuning::BACKWARD_RUNS)),
-        _ => of(&tuning::BACKWARD_RUNS),
-    }
+    let tuning = of_teams(rows);
+    by_blocks(rows, width, tuning).map(|choice| schedule(rows, choice, tuning))
 }
 
 pub(super) fn chip(rows: &Rows<'_>, width: Width) -> Result<Schedule, String> {
@@ -58,6 +54,9 @@ pub(super) fn with_slots(rows: &Rows<'_>, choice: Choice, tuning: &Registers, sl
                 rows,
                 by_segment::parts(&rows.segments, width, rows.bytes(), choice.blocks).into(),
             )
+        }
+        Sharing::ByRun if choice.listed.key.is_of_lines() && rows.parameters.runs > 1 => {
+            of_rows(rows, choice.blocks.into())
         }
         _ => of_rows(rows, 1),
     };

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use isonorm_kernels::grid::message_words;
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::epilogue::Class;
-use isonorm_kernels::rows::key::{Key, Pass};
+use isonorm_kernels::rows::key::Pass;
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::ring::MOST_SLOTS;
 use isonorm_kernels::rows::statistics::Op;
@@ -268,23 +268,8 @@ pub(super) fn threads(rows: &Rows<'_>, listed: &Listed, range: &RangeInclusive<u
     let accesses = rows.columns.div_ceil(key.access_elements(rows.bytes()).into());
     let is_full =
         key.width != Width::Vector || accesses > u64::from(key.accesses - 1) * u64::from(threads) * u64::from(blocks);
-    let fits = range.contains(&threads)
-        && is_full
-        && key.fits(rows.columns, (threads, blocks), rows.bytes())
-        && (key.pass == Pass::Forward
-            || matches!(key.sharing, Sharing::ByColumn | Sharing::AcrossRuns)
-            || has_stretches(rows, key, threads * blocks));
+    let fits = range.contains(&threads) && is_full && key.fits(rows.columns, (threads, blocks), rows.bytes());
     fits.then_some(threads)
-}
-
-/// Whether each warp of so many threads has a stretch of one run, and all stretches are a row.
-fn has_stretches(rows: &Rows<'_>, key: &Key, threads: u32) -> bool {
-    let stretch = u64::from(key.accesses * key.access_elements(rows.bytes()) * WARP);
-    let run = match rows.has_parameters {
-        true => rows.parameters.run,
-        false => rows.columns,
-    };
-    rows.columns == stretch * u64::from(threads / WARP) && run.is_multiple_of(stretch)
 }
 
 impl Registers {

@@ -191,7 +191,7 @@ pub(super) fn slots(rows: &Rows<'_>, choice: Choice) -> Vec<u32> {
 pub(super) fn tuning(rows: &Rows<'_>) -> &'static Registers {
     match rows.pass {
         Pass::Forward => &tuning::FORWARD,
-        Pass::Backward => &tuning::BACKWARD_RUNS,
+        Pass::Backward => &tuning::BACKWARD_ROWS,
     }
 }
 

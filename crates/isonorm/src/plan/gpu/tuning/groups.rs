@@ -1,5 +1,7 @@
 //! Those of contiguous rows with several weights and biases each: groups of channels.
 
+use isonorm_kernels::rows::backward::by_run::MOST_LINES;
+
 /// How long a pass takes by an estimate: as long as moving bytes does, or instructions, whichever is longer, and a start.
 pub(crate) struct OfPass {
     /// Nanoseconds, once.
@@ -67,3 +69,46 @@ pub(crate) const ACROSS_RUNS: [OfPass; 2] = [
         waits: 369,
     },
 ];
+
+/// Rows of runs in shared memory, backward. Of three numbers the first is for no activation, the second for piecewise ones, the third for all others.
+pub(crate) struct Runs {
+    /// Nanoseconds, once.
+    pub(crate) start: f64,
+    /// How long memory takes, as times of a copy, and how much longer with all of shared memory.
+    pub(crate) memory: f64,
+    pub(crate) full: f64,
+    /// Nanoseconds of a part of a multiprocessor for a line: of 16 bits an element, and of 32.
+    pub(crate) line: [[f64; 3]; 2],
+    /// The same for a piece of a row of several runs, and for a warp.
+    pub(crate) piece: f64,
+    pub(crate) warp: f64,
+    /// Nanoseconds that a row takes even if it is alone, and for each line of a warp besides: of 32 bits an element so much of that.
+    pub(crate) row: f64,
+    pub(crate) row_line: [f64; 3],
+    pub(crate) row_line_wide: f64,
+    /// The same with two, four and eight blocks that share a row.
+    pub(crate) shared_row: [f64; 3],
+    /// How well memory, instructions and waiting hide behind each other: the power that sums of theirs are of.
+    pub(crate) hidden: f64,
+    /// Threads of a cluster's block, at least.
+    pub(crate) cluster_threads: u32,
+    /// Lines of a warp that are tried.
+    pub(crate) lines: &'static [u32],
+}
+
+/// Fitted to 50 problems of which these ways were all measured.
+pub(crate) const RUNS: Runs = Runs {
+    start: 5450.0,
+    memory: 0.80,
+    full: 0.27,
+    line: [[30.0, 40.0, 94.0], [22.0, 20.0, 40.0]],
+    piece: 154.0,
+    warp: 11.0,
+    row: 1250.0,
+    row_line: [238.0, 247.0, 485.0],
+    row_line_wide: 0.6,
+    shared_row: [50.0, 1600.0, 1320.0],
+    hidden: 2.3,
+    cluster_threads: 64,
+    lines: &[2, 3, 4, 6, 8, 12, 16, MOST_LINES],
+};

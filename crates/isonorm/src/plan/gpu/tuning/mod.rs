@@ -8,7 +8,7 @@ mod tiles;
 
 use std::ops::RangeInclusive;
 
-pub(super) use self::groups::{ACROSS_RUNS, BY_SEGMENT, OfPass};
+pub(super) use self::groups::{ACROSS_RUNS, BY_SEGMENT, OfPass, RUNS};
 pub(super) use self::tiles::{COLUMNS, GIVEN, HELD, TILES};
 
 /// How many accesses a thread makes to a row that a block owns: tried in order, taken when the block's threads come out in the
@@ -158,21 +158,6 @@ pub(super) const BACKWARD: Registers = Registers {
 
 /// The backward pass, where nothing is summed over rows.
 pub(super) const BACKWARD_ROWS: Registers = Registers {
-    least_rows: 1,
-    ..BACKWARD
-};
-
-const BACKWARD_STRETCHES: Shared = Shared {
-    cluster: &[(4, 128..=256), (4, 128..=512)],
-    most_cluster_threads: 512,
-    ..BACKWARD_WIDE
-};
-
-/// The backward pass, where runs of columns share a weight and bias.
-pub(super) const BACKWARD_RUNS: Registers = Registers {
-    wide: BACKWARD_STRETCHES,
-    centred_16: BACKWARD_STRETCHES,
-    other_16: BACKWARD_STRETCHES,
     least_rows: 1,
     ..BACKWARD
 };
