@@ -280,7 +280,7 @@ fn rows_of_runs_stay_in_shared_memory_in_a_backward_pass() {
     let short = plan("groupnorm x=128x256x8x8 groups=32 dtype=bf16 pass=backward");
     assert_eq!(short.name(), "rows/block", "{short}");
     // A block alone on its multiprocessor has nothing to do while it waits, but for slopes.
-    let alone = "instancenorm x=2x32x64x64x64 dtype=f16 affine=full pass=backward";
+    let alone = "instancenorm x=2x32x64x64x64 dtype=f16 affine=full act=leaky_relu pass=backward";
     assert_eq!(plan(alone).name(), "rows/pieces");
     let residual = plan("groupnorm x=8x512x64x64 groups=32 act=relu residual=add pass=backward");
     assert_eq!(residual.name(), "rows/sweeps");

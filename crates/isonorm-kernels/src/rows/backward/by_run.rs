@@ -326,9 +326,10 @@ impl<'a, T: Data, S: Spec<Team: Team, Map = ByRun>> Held<'a, T, S> {
             };
             let mut apart = FourPairs::ZERO;
             self.each_line(piece, |has, line, _| {
-                // SAFETY: the row has come, here and below.
+                // SAFETY: the row has come.
                 let x = unsafe { Self::numbers(has, Self::tensor(line, 0)) };
                 let distance = x.map(|x| x - centre);
+                // SAFETY: the same.
                 let dy = unsafe { Self::numbers(has, Self::tensor(line, 1)) };
                 let g = slope::<T, S>(z.of(distance), dy, told);
                 if Self::HAS_SLOPES {

@@ -159,16 +159,17 @@ pub(super) fn plan(
     let mut aligned = Tried::skipping(skipped);
     let by_segment = by_segment::plans(desc, &rows);
     let before = by_segment::tried_before(&rows);
-    let (first, later): (Vec<_>, Vec<_>) = held
-        .iter()
-        .partition(|(name, _)| by_segment.is_empty() || before.contains(name));
+    let runs = runs::plans(desc, &rows);
+    let (first, later): (Vec<_>, Vec<_>) = held.iter().partition(|(name, _)| {
+        (by_segment.is_empty() || before.contains(name)) && (runs.is_empty() || *name != "rows/chip")
+    });
     if given {
         aligned.ways(&rows, held, Width::Ragged);
     } else if rows.may_be_vectors() {
         aligned.ways(&rows, first, Width::Vector);
     }
     // Faster than what follows, or at most 2 % slower, wherever all were measured.
-    aligned.planned(runs::plans(desc, &rows));
+    aligned.planned(runs);
     // Faster than accesses of each segment's own wherever both were measured.
     aligned.planned(across_runs::plans(desc, &rows));
     aligned.planned(by_segment);
