@@ -3,7 +3,7 @@
 use isonorm_kernels::grid::message_words;
 use isonorm_kernels::interpreter::{Buffers, Launch};
 use isonorm_kernels::rows::access::Width;
-use isonorm_kernels::rows::backward::Args;
+use isonorm_kernels::rows::backward::{Args, by_run};
 use isonorm_kernels::rows::key::{Kernel, Key};
 use isonorm_kernels::rows::parameters::{Affine, Sharing};
 use isonorm_kernels::rows::ring::MOST_SLOTS;
@@ -24,7 +24,7 @@ pub struct Case<T> {
     pub kernel: Kernel<Args<T>>,
     pub threads: u32,
     pub blocks: u32,
-    /// Rows that come ahead; where columns go apart, threads side by side in a strip of them.
+    /// Rows that come ahead; of lines, places for an access of each thread; where columns go apart, threads side by side in a strip of them.
     pub slots: u32,
     pub rows: usize,
     pub columns: usize,
@@ -38,6 +38,17 @@ pub struct Case<T> {
     pub in_place: bool,
     pub most_teams: u32,
     pub seed: u64,
+}
+
+/// Lines of a warp, where it has such.
+pub const LINES: u32 = 4;
+/// Accesses of a row for each of these warps: three lines, of which one is not all there, and room for one more where runs are shorter.
+const OF_WARP: u32 = 72;
+
+/// The elements of a row of which warps have lines.
+pub fn columns_of_lines<T: Data>(kernel: &Kernel<Args<T>>, threads: u32) -> usize {
+    let warps = blocks(&kernel.key) * threads / WARP;
+    (warps * OF_WARP * kernel.key.access_elements(size_of::<T>() as u32)) as usize
 }
 
 /// Blocks that own a row.
@@ -90,6 +101,7 @@ impl<T: Data> Case<T> {
             blocks,
             slots: match kernel.key.least_slots() {
                 _ if kernel.key.is_apart() => 1 << (columns % 5),
+                _ if kernel.key.is_of_lines() => LINES * by_run::places(kernel.key.class, size_of::<T>() as u32),
                 0 => 0,
                 least => (least + columns as u32 % MOST_SLOTS).min(MOST_SLOTS),
             },
@@ -211,6 +223,8 @@ pub fn run<T: Data>(case: &Case<T>, input: &Input<T>) -> Output<T> {
     let count = match key.sharing {
         _ if case.writes_gradients() => 1,
         Sharing::ByColumn => teams,
+        // Each block leaves its own.
+        _ if key.is_of_lines() && case.runs > 1 => (case.rows / case.sets) as u32 * case.blocks,
         _ => (case.rows / case.sets) as u32,
     };
     let mut parts = [0, 1].map(|_| Tensor::new(count as usize * case.parameters(), 0, || f32::NAN));

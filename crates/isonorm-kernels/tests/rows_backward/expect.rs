@@ -4,14 +4,15 @@ use isonorm_kernels::rows::Data;
 use isonorm_kernels::rows::statistics::Op;
 use isonorm_math::Activation;
 
-use crate::case::{Case, Tensor, input, run};
+use crate::case::{Case, LINES, Tensor, input, run};
 
 pub const F32_UNIT: f64 = f32::EPSILON as f64 / 2.0;
 
 /// How far a sum over a row may be off, of a thread's numbers and a tree of some levels, or one over rows, of which there are fewer.
 fn sum_of<T: Data>(case: &Case<T>) -> f64 {
     let key = &case.kernel.key;
-    let numbers = key.accesses * key.access_elements(size_of::<T>() as u32);
+    let accesses = if key.is_of_lines() { LINES } else { key.accesses };
+    let numbers = accesses * key.access_elements(size_of::<T>() as u32);
     f64::from(numbers + 16) * F32_UNIT
 }
 
