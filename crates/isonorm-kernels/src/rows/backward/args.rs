@@ -28,8 +28,8 @@ pub struct Args<T> {
     pub mean: *const f32,
     /// `[rows]`, as the forward pass saved it.
     pub rstd: *const f32,
-    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go, or, by run, `[rows, runs]`, of
-    /// each block that shares a row, of pieces of runs `[pieces of a run, rows, runs]`, by segment `[parts, rows, segments]` of as many [`parts`](super::by_segment::parts) as there
+    /// `[blocks of the grid, or its clusters, columns]`, where their shares of the weight's gradient go, or, by run,
+    /// `[blocks that share a row, rows, runs]`, of pieces of runs `[pieces of a run, rows, runs]`, by segment `[parts, rows, segments]` of as many [`parts`](super::by_segment::parts) as there
     /// are; or the gradient itself in the parameters' type, of rows in segments `[rows]`, and `[columns]` where these go
     /// [`apart`](mod@super::apart) or the whole chip has one row at a time; or null.
     pub dweight: *mut f32,

@@ -168,7 +168,7 @@ pub(super) fn plan(
     } else if rows.may_be_vectors() {
         aligned.ways(&rows, first, Width::Vector);
     }
-    // Faster than what follows, or at most 2 % slower, wherever all were measured.
+    // Faster than what follows in nearly all problems of which all were measured, and in no other more than 6 % slower.
     aligned.planned(runs);
     // Faster than accesses of each segment's own wherever both were measured.
     aligned.planned(across_runs::plans(desc, &rows));

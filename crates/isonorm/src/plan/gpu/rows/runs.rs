@@ -14,6 +14,7 @@ use super::super::choice::Planned;
 use super::super::occupancy::PARTS_OF_SM;
 use super::super::tuning::{self, RUNS};
 use super::registers::{CLUSTERS, Choice, teams};
+use super::segments::of_teams;
 use super::{Listed, Parameters, Rows, VECTOR_BYTES, backward};
 use crate::NormDesc;
 use crate::plan::explain::counted;
@@ -77,8 +78,9 @@ struct Shape {
 
 /// Lines of a row.
 fn lines_of_row(rows: &Rows<'_>) -> u64 {
-    let of_run = rows.parameters.run / u64::from(Width::Vector.elements(rows.bytes()));
-    u64::from(rows.parameters.runs) * of_run.div_ceil(WARP.into())
+    // No more than 2³⁰ elements.
+    let of_run = rows.parameters.run as u32 / Width::Vector.elements(rows.bytes());
+    u64::from(rows.parameters.runs) * u64::from(by_run::lines_of_run(of_run))
 }
 
 /// The ways in which a kernel's blocks hold a row: warps with a few lines each, or fewer warps with more.
@@ -122,22 +124,13 @@ fn shapes(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Shape> {
 /// are faster then, but behind an activation that keeps it busy.
 fn planned(rows: &Rows<'_>, shape: Shape) -> Option<Planned> {
     let Shape { choice, lines, places } = shape;
-    let Choice {
-        listed,
-        threads,
-        blocks,
-    } = choice;
+    let Choice { listed, blocks, .. } = choice;
     let teams = teams(rows, choice, &tuning::BACKWARD_ROWS, places);
     let is_alone = teams < rows.rows && teams * u64::from(blocks) <= u64::from(rows.gpu.sms);
     if is_alone && listed.key.class != Class::Any {
         return None;
     }
-    let name = format!(
-        "{} of {} of {threads} threads with {}",
-        counted(teams as usize, "team"),
-        counted(blocks as usize, "block"),
-        counted(lines as usize, "line")
-    );
+    let name = format!("{} with {}", of_teams(choice, teams), counted(lines as usize, "line"));
     Some(Planned {
         name: "rows/runs",
         shape: name,

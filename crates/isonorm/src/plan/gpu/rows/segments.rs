@@ -230,14 +230,9 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Planned {
 }
 
 pub(super) fn shape(choice: Choice, teams: u64, kept: u32) -> String {
-    let Choice {
-        listed,
-        threads,
-        blocks,
-    } = choice;
-    let (teams, blocks) = (counted(teams as usize, "team"), counted(blocks as usize, "block"));
-    let accesses = listed.key.accesses;
-    let of = match listed.key.width {
+    let key = &choice.listed.key;
+    let accesses = key.accesses;
+    let of = match key.width {
         Width::Half => " of 8 bytes",
         _ => "",
     };
@@ -245,7 +240,16 @@ pub(super) fn shape(choice: Choice, teams: u64, kept: u32) -> String {
         0 => String::new(),
         kept => format!(", {}", counted(kept as usize, "slot")),
     };
-    format!("{teams} of {blocks} of {threads} threads with {accesses} accesses{of}{slots}")
+    format!("{} with {accesses} accesses{of}{slots}", of_teams(choice, teams))
+}
+
+/// The first half of that: how many teams there are, and of what.
+pub(super) fn of_teams(choice: Choice, teams: u64) -> String {
+    let (teams, blocks) = (
+        counted(teams as usize, "team"),
+        counted(choice.blocks as usize, "block"),
+    );
+    format!("{teams} of {blocks} of {} threads", choice.threads)
 }
 
 /// The time that it takes by an estimate.
