@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use isonorm::cuda::{Ablation, Graph, Plan, Stream};
+use isonorm::cuda::{Graph, Plan, Stream};
 use isonorm::{Device, NormDesc};
 use isonorm_report::record::{Ablated, Alternative, GpuRow, Row};
 
@@ -42,7 +42,7 @@ pub(super) fn measure(desc: &NormDesc, stream: &Stream, host: &Device, min_time:
 pub(super) fn ablations(desc: &NormDesc, stream: &Stream, host: &Device, min_time: Duration) -> Result<Row> {
     let plan = stream.device().plan(desc)?;
     let (mut row, mut calls) = measure_as(&plan, stream, host, min_time)?;
-    let ablated = Ablation::STUDY.into_iter().map(|ablation| {
+    let ablated = plan.ablations().map(|ablation| {
         Ok(Ablated {
             without: ablation.to_string(),
             median_s: without(&plan.without(ablation), &mut calls, stream, min_time)?,

@@ -3,6 +3,7 @@ use std::mem::Discriminant;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use foldhash::fast::RandomState;
 use isonorm_kernels::ablation::Ablation;
 
 use super::Device;
@@ -46,6 +47,23 @@ impl Plan {
         Plan::ablated(self.0.device, self.0.plan.clone(), ablation)
     }
 
+    /// What a study of its times leaves out. Barriers stay in kernels of strips, forward: whether a strip is measured again a warp reads in two
+    /// pieces, between which another one writes it then, and its threads decide differently. As the assembler takes them for one, those that go on
+    /// change registers of the warp that the others have addresses in.
+    #[doc(hidden)]
+    pub fn ablations(&self) -> impl Iterator<Item = Ablation> {
+        let is_strips = |kernel: &Kernel| {
+            let of = |kind| kernel.family.starts_with(kind);
+            ["tiles_forward_columns", "tiles_forward_batched", "tiles_forward_joined"]
+                .into_iter()
+                .any(of)
+        };
+        let needs_barriers = self.kernels().iter().any(is_strips);
+        let has_none = |ablation: Ablation| ablation.and(Ablation::SYNC) == ablation;
+        let may_be = move |ablation: &Ablation| !(needs_barriers && has_none(*ablation));
+        Ablation::STUDY.into_iter().filter(may_be)
+    }
+
     /// The GPU that it is for.
     pub fn device(&self) -> Device {
         self.0.device
@@ -66,6 +84,11 @@ impl Plan {
     /// Whether its kernels are loaded.
     pub fn is_prepared(&self) -> bool {
         self.0.functions.iter().all(|functions| functions.get().is_some())
+    }
+
+    /// What tells it from all other plans that are there.
+    pub(super) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
     }
 
     /// Whether the kernels for such tensors are loaded.
@@ -126,7 +149,7 @@ const MOST_PLANS: usize = 4096;
 
 /// The plans of a GPU. A call that finds its plan takes a lock that other readers share.
 #[derive(Default)]
-pub(super) struct Plans(RwLock<HashMap<Key, Plan>>);
+pub(super) struct Plans(RwLock<HashMap<Key, Plan, RandomState>>);
 
 impl Plans {
     pub(super) fn get(&self, device: Device, desc: &NormDesc) -> Result<Plan> {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::buffer::free;
 use super::driver::{self, Pool, RawEvent, RawStream};
-use super::launch::{self, Keeps, Workspace};
+use super::launch::{self, Calls, Keeps, Workspace};
 use super::view::{Home, Place};
 use super::{Backward, Buffer, Device, Event, Forward, Graph, Plan, View, ViewMut};
 use crate::{Error, Result, Scalar};
@@ -20,6 +20,8 @@ struct State {
     parked: Mutex<Vec<u64>>,
     /// Scratch memory of its calls.
     keeps: Mutex<Keeps>,
+    /// Those that came before.
+    calls: Mutex<Calls>,
 }
 
 impl Stream {
@@ -33,6 +35,7 @@ impl Stream {
             raw,
             parked: Mutex::default(),
             keeps: Mutex::default(),
+            calls: Mutex::default(),
         }))
     }
 
@@ -132,8 +135,9 @@ impl Stream {
         })
     }
 
-    /// Puts a forward pass into the stream. Allocates nothing on the host, and waits for nothing but for other threads that put calls
-    /// with scratch memory into the same stream.
+    /// Puts a forward pass into the stream. Waits for nothing but for other threads that put calls into the same stream. A plan's second call
+    /// makes a graph of its kernels, which takes the host some time, and by which those that follow are launched; these allocate nothing on the
+    /// host.
     ///
     /// # Errors
     /// When an argument is missing, unwanted, of the wrong length or type, misaligned, overlaps another, or is not this GPU's
@@ -186,6 +190,19 @@ impl Stream {
         // Also after a failure: part of the work may be in the stream.
         foreign().try_for_each(|(_, other)| other.wait_for(self))?;
         done
+    }
+
+    /// The calls that came before, for one that is captured or is not. None where it is: a graph has kernels, not other graphs. Nor of a stream
+    /// that is several: launches of one graph wait for each other.
+    pub(super) fn calls(&self, captured: bool) -> Option<MutexGuard<'_, Calls>> {
+        let calls = || self.0.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        (!captured && !self.0.raw.is_of_each_thread()).then(calls)
+    }
+
+    /// Of how many kinds of calls it has a graph.
+    #[doc(hidden)]
+    pub fn graphs(&self) -> usize {
+        self.calls(false).map_or(0, |calls| calls.ready())
     }
 
     /// Its scratch memory, for one call.

@@ -2,6 +2,7 @@
 #![cfg(feature = "cuda")]
 
 mod ablation;
+mod again;
 mod channels;
 mod scratch;
 mod several;

@@ -22,8 +22,8 @@ const LOG_BYTES: usize = 8 << 10;
 pub(crate) struct LoadedModule(CUmodule);
 
 /// A kernel in a context.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Function(CUfunction);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Function(pub(super) CUfunction);
 
 // SAFETY: handles that any thread may use, and that are never unloaded.
 unsafe impl Send for LoadedModule {}
@@ -120,6 +120,15 @@ fn cluster(blocks: u32) -> CUlaunchAttribute {
     }
 }
 
+/// What is asked of a kernel's launch, if anything. Never both: blocks of a cluster run at the same time anyway.
+pub(super) fn attribute(kernel: &Kernel) -> Option<CUlaunchAttribute> {
+    match (kernel.cluster > 1, kernel.resident) {
+        (true, _) => Some(cluster(kernel.cluster)),
+        (false, true) => Some(ALL_AT_ONCE),
+        (false, false) => None,
+    }
+}
+
 /// That all blocks run at the same time, also beside another stream's kernels, or the launch fails.
 const ALL_AT_ONCE: CUlaunchAttribute = CUlaunchAttribute {
     id: LaunchAttribute::CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
@@ -181,14 +190,8 @@ impl Function {
     /// `A` is what the kernel takes, bit for bit; what it points to is what the kernel's contract says, until the stream has
     /// come past the kernel. The context is current.
     pub(crate) unsafe fn launch<A>(self, kernel: &Kernel, argument: &A, stream: &RawStream) -> Result<()> {
-        let mut attributes = [cluster(kernel.cluster), ALL_AT_ONCE];
-        // Both at once are not asked for: blocks of a cluster run at the same time anyway.
-        let asked = match (kernel.cluster > 1, kernel.resident) {
-            (true, _) => &mut attributes[..1],
-            (false, true) => &mut attributes[1..],
-            (false, false) => &mut attributes[..0],
-        };
-        let config = config(kernel, stream.raw(), asked);
+        let mut asked = attribute(kernel);
+        let config = config(kernel, stream.raw(), asked.as_mut_slice());
         let mut arguments: [*mut c_void; 1] = [ptr::from_ref(argument).cast_mut().cast()];
         let driver = stream.driver();
         // SAFETY: the caller's; the driver copies the argument before it returns.

@@ -7,10 +7,12 @@
 //! | `attribute.rs` | what a GPU says about itself |
 //! | `kernel.rs` | modules, functions, launches |
 //! | `memory.rs` | the pool, copies, what a pointer points to |
-//! | `stream.rs` | streams, events, graphs: handles that are destroyed when dropped |
+//! | `stream.rs` | streams and events: handles that are destroyed when dropped |
+//! | `graph.rs` | executable graphs: of what a stream recorded, and of kernels that are launched again |
 
 mod attribute;
 mod context;
+mod graph;
 mod kernel;
 mod memory;
 mod stream;
@@ -23,9 +25,10 @@ use cudarc::driver::sys;
 
 pub(super) use attribute::properties;
 pub(super) use context::Context;
+pub(super) use graph::{KernelGraph, RawGraph};
 pub(super) use kernel::{Function, LoadedModule};
 pub(super) use memory::{Location, Pool, copy_from_host, copy_to_host, copy_within, locate, set_zero};
-pub(super) use stream::{RawEvent, RawGraph, RawStream};
+pub(super) use stream::{RawEvent, RawStream};
 use table::Table;
 
 use crate::{Error, Result};

@@ -2,12 +2,12 @@ use std::ffi::c_int;
 use std::ptr;
 
 use cudarc::driver::sys::{
-    CUevent, CUevent_flags_enum as EventFlags, CUgraphExec, CUstream, CUstream_flags_enum as StreamFlags,
+    CUevent, CUevent_flags_enum as EventFlags, CUstream, CUstream_flags_enum as StreamFlags,
     CUstreamCaptureMode_enum as CaptureMode,
 };
 
-use super::Context;
 use super::table::Table;
+use super::{Context, RawGraph};
 use crate::{Error, Result};
 
 /// The handle of the default stream that each thread has of its own (`CU_STREAM_PER_THREAD`).
@@ -26,12 +26,6 @@ pub(crate) struct RawEvent {
     raw: CUevent,
 }
 
-/// Work that was recorded, ready to be launched.
-pub(crate) struct RawGraph {
-    context: &'static Context,
-    raw: CUgraphExec,
-}
-
 // SAFETY: handles that any thread may use; the driver locks what it has to.
 unsafe impl Send for RawStream {}
 // SAFETY: as above.
@@ -40,10 +34,6 @@ unsafe impl Sync for RawStream {}
 unsafe impl Send for RawEvent {}
 // SAFETY: as above.
 unsafe impl Sync for RawEvent {}
-// SAFETY: as above; launches of one graph are put in order by the driver.
-unsafe impl Send for RawGraph {}
-// SAFETY: as above.
-unsafe impl Sync for RawGraph {}
 
 impl RawStream {
     /// A stream that runs beside all others, the default one too.
@@ -142,18 +132,22 @@ impl RawStream {
         // SAFETY: it writes a handle.
         let code = unsafe { (driver.cuStreamEndCapture)(self.raw, &mut graph) };
         driver.check("cuStreamEndCapture", code)?;
-        let mut raw = ptr::null_mut();
-        // SAFETY: the graph was made above, and is of no use once it is instantiated.
-        let code = unsafe {
-            let code = (driver.cuGraphInstantiateWithFlags)(&mut raw, graph, 0);
-            (driver.cuGraphDestroy)(graph);
-            code
-        };
-        driver.check("cuGraphInstantiateWithFlags", code)?;
-        Ok(RawGraph {
-            context: self.context,
-            raw,
-        })
+        // SAFETY: it was made just now.
+        Ok(unsafe { RawGraph::of(self.context, graph)? })
+    }
+
+    /// How urgent its work is: a lower number is more urgent, 0 what streams are if nobody says.
+    pub(super) fn priority(&self) -> Result<c_int> {
+        let driver = self.driver();
+        let mut priority = 0;
+        // SAFETY: it writes a number.
+        let code = unsafe { (driver.cuStreamGetPriority)(self.raw, &mut priority) };
+        driver.check("cuStreamGetPriority", code)?;
+        Ok(priority)
+    }
+
+    pub(super) fn context(&self) -> &'static Context {
+        self.context
     }
 }
 
@@ -212,28 +206,6 @@ impl Drop for RawEvent {
         if let Ok(_bound) = self.context.bind() {
             // SAFETY: made here, destroyed once.
             unsafe { (self.context.driver.cuEventDestroy_v2)(self.raw) };
-        }
-    }
-}
-
-impl RawGraph {
-    /// Puts the recorded work into a stream.
-    ///
-    /// # Safety
-    /// The memory that it was recorded with is still there, and nobody else uses what it writes, until it is done.
-    pub(crate) unsafe fn launch(&self, stream: &RawStream) -> Result<()> {
-        let _bound = self.context.bind()?;
-        let driver = self.context.driver;
-        // SAFETY: the caller's.
-        driver.check("cuGraphLaunch", unsafe { (driver.cuGraphLaunch)(self.raw, stream.raw) })
-    }
-}
-
-impl Drop for RawGraph {
-    fn drop(&mut self) {
-        if let Ok(_bound) = self.context.bind() {
-            // SAFETY: made here, destroyed once; the driver lets its work finish.
-            unsafe { (self.context.driver.cuGraphExecDestroy)(self.raw) };
         }
     }
 }

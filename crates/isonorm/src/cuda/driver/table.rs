@@ -7,8 +7,8 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUlaunchConfig, CUmemPoolProps,
-    CUmemoryPool, CUmodule, CUstream,
+    self, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec,
+    CUgraphNode, CUlaunchAttributeValue, CUlaunchConfig, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream,
 };
 
 macro_rules! table {
@@ -60,12 +60,19 @@ table! {
     cuStreamDestroy_v2(CUstream);
     cuStreamSynchronize(CUstream);
     cuStreamGetCtx(CUstream, *mut CUcontext);
+    cuStreamGetPriority(CUstream, *mut c_int);
     cuStreamWaitEvent(CUstream, CUevent, c_uint);
     cuStreamIsCapturing(CUstream, *mut c_int);
     cuStreamBeginCapture_v2(CUstream, c_int);
     cuStreamEndCapture(CUstream, *mut CUgraph);
 
+    cuThreadExchangeStreamCaptureMode(*mut c_int);
+
+    cuGraphCreate(*mut CUgraph, c_uint);
+    cuGraphAddKernelNode_v2(*mut CUgraphNode, CUgraph, *const CUgraphNode, usize, *const CUDA_KERNEL_NODE_PARAMS);
+    cuGraphKernelNodeSetAttribute(CUgraphNode, c_int, *const CUlaunchAttributeValue);
     cuGraphInstantiateWithFlags(*mut CUgraphExec, CUgraph, u64);
+    cuGraphExecKernelNodeSetParams_v2(CUgraphExec, CUgraphNode, *const CUDA_KERNEL_NODE_PARAMS);
     cuGraphLaunch(CUgraphExec, CUstream);
     cuGraphDestroy(CUgraph);
     cuGraphExecDestroy(CUgraphExec);

@@ -15,12 +15,14 @@ macro_rules! of_type {
     };
 }
 
+mod again;
 mod ladder;
 mod on_stream;
 mod rows;
 mod scratch;
 mod tiles;
 
+pub(super) use again::Calls;
 pub(super) use on_stream::{backward_on, forward_on};
 pub(super) use scratch::Keeps;
 pub use scratch::Workspace;
@@ -231,6 +233,11 @@ impl BackwardPointers {
             given_mean,
             given_var,
         }
+    }
+
+    /// Whether gradients of parameters are wanted.
+    pub(super) fn wants_gradients(&self) -> bool {
+        [self.dweight, self.dbias] != [0, 0]
     }
 
     /// Whether the plan's kernels for aligned tensors may run.

@@ -1,5 +1,6 @@
 //! Accepted arguments into a stream: what only a GPU can get wrong is looked at, scratch memory is found, kernels are launched.
 
+use super::again::{Given, Kind};
 use super::scratch::{Needs, Workspace, lease};
 use super::{BackwardPointers, ForwardPointers, Launcher, Scratch, accept_backward, accept_forward, backward, forward};
 use crate::cuda::driver::{self, Function};
@@ -8,14 +9,19 @@ use crate::cuda::{Backward, Forward, Plan, Stream, View, ViewMut};
 use crate::launch::{Running, Through};
 use crate::{Error, Kernel, Result};
 
-/// Kernels of a plan, loaded, into a stream.
+/// Kernels of a plan, loaded, into a stream: one by one, or into a graph.
 struct OnStream<'p> {
     functions: &'p [Function],
     stream: &'p Stream,
+    given: Option<Given<'p>>,
 }
 
 impl Launcher for OnStream<'_> {
     unsafe fn zero(&mut self, address: usize, bytes: usize) -> Result<()> {
+        if let Some(given) = &mut self.given {
+            given.other();
+            return Ok(());
+        }
         let context = self.stream.device().context();
         // SAFETY: the caller's.
         unsafe { driver::set_zero(context, address as u64, bytes, self.stream.raw()) }
@@ -28,8 +34,14 @@ impl Launcher for OnStream<'_> {
         argument: &A,
         _: impl FnOnce() -> unsafe fn(&A),
     ) -> Result<()> {
+        let function = self.functions[index];
+        if let Some(given) = &mut self.given {
+            // SAFETY: the caller's; the kernels of a graph are always those of one plan.
+            unsafe { given.kernel(function, kernel, argument) };
+            return Ok(());
+        }
         // SAFETY: the caller's; the context was made current by `run`.
-        unsafe { self.functions[index].launch(kernel, argument, self.stream.raw()) }
+        unsafe { function.launch(kernel, argument, self.stream.raw()) }
     }
 }
 
@@ -42,11 +54,12 @@ pub(in crate::cuda) fn forward_on(
     let pointers = ForwardPointers::of(a);
     let aligned = pointers.are_aligned(plan);
     let schedule = accept_forward(plan, a, aligned)?;
-    let needs = Needs::of(schedule, pointers.updates());
+    let all = pointers.updates();
+    let needs = Needs::of(schedule, all);
     run(
         stream,
         plan,
-        aligned,
+        Kind { aligned, all },
         &forward_places(a),
         (workspace, needs),
         |launcher, scratch| {
@@ -65,10 +78,11 @@ pub(in crate::cuda) fn backward_on(
     let pointers = BackwardPointers::of(a);
     let aligned = pointers.are_aligned(plan);
     let schedule = accept_backward(plan, a, aligned)?;
+    let all = pointers.wants_gradients();
     run(
         stream,
         plan,
-        aligned,
+        Kind { aligned, all },
         &backward_places(a),
         (workspace, Needs::of(schedule, true)),
         |launcher, scratch| {
@@ -82,26 +96,47 @@ pub(in crate::cuda) fn backward_on(
 fn run(
     stream: &Stream,
     plan: &Plan,
-    aligned: bool,
+    kind: Kind,
     places: &[Option<(&'static str, Place<'_>)>],
     (workspace, needs): (Workspace<'_>, Needs),
-    kernels: impl FnOnce(&mut OnStream<'_>, Scratch) -> Result<()>,
+    kernels: impl Fn(&mut OnStream<'_>, Scratch) -> Result<()>,
 ) -> Result<()> {
     let (device, op) = (stream.device(), plan.desc().op());
     if plan.device() != device {
         let reason = format!("the plan is for {}, the stream of {device}", plan.device());
         return Err(Error::PlanMismatch { op, reason });
     }
-    if !plan.is_loaded(aligned) && stream.is_capturing()? {
+    let _bound = device.context().bind()?;
+    let captured = stream.is_capturing()?;
+    if captured && !plan.is_loaded(kind.aligned) {
         let reason = "kernels cannot be loaded then; prepare the plan before".into();
         return Err(Error::Capturing { reason });
     }
-    let functions = plan.functions(aligned)?;
-    let _bound = device.context().bind()?;
-    let (scratch, lease) = lease(stream, op, &workspace, needs)?;
+    let functions = plan.functions(kind.aligned)?;
+    let (scratch, lease) = lease(stream, op, &workspace, (needs, captured))?;
     stream.work_on(op, places, || {
         let _lease = lease;
-        kernels(&mut OnStream { functions, stream }, scratch)
+        if let Some(mut calls) = stream.calls(captured)
+            && let Some(graph) = calls.graph(stream, plan, kind)
+        {
+            let mut into_graph = OnStream {
+                functions,
+                stream,
+                given: Some(Given::to(graph)),
+            };
+            kernels(&mut into_graph, scratch)?;
+            if let Some(graph) = into_graph.given.and_then(Given::whole) {
+                // SAFETY: each kernel was given this call's argument.
+                return unsafe { graph.launch(stream.raw()) };
+            }
+            calls.give_up(plan, kind);
+        }
+        let mut one_by_one = OnStream {
+            functions,
+            stream,
+            given: None,
+        };
+        kernels(&mut one_by_one, scratch)
     })
 }
 

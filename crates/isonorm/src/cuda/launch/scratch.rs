@@ -91,12 +91,12 @@ impl Drop for Lease<'_> {
     }
 }
 
-/// Finds the scratch memory of a call.
+/// Finds the scratch memory of a call, which is captured or is not.
 pub(super) fn lease<'s>(
     stream: &'s Stream,
     op: &'static str,
     workspace: &Workspace<'_>,
-    needs: Needs,
+    (needs, captured): (Needs, bool),
 ) -> Result<(Scratch, Lease<'s>)> {
     if needs.in_all() == 0 {
         return Ok((Scratch::NONE, Lease::Others));
@@ -110,7 +110,7 @@ pub(super) fn lease<'s>(
     // A stream of each thread's own is several.
     if is_small && !stream.raw().is_of_each_thread() {
         let mut keeps = stream.keeps();
-        if let Some(kept) = keeps.of(stream.is_capturing()?) {
+        if let Some(kept) = keeps.of(captured) {
             let scratch = kept.scratch(stream, needs)?;
             return Ok((scratch, Lease::Stream(keeps)));
         }
