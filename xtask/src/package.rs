@@ -57,6 +57,8 @@ fn build(context: &Context, environment: &Environment) -> Result<PathBuf> {
             "--locked",
             "--profile",
             "dev",
+            "--features",
+            "interpreter",
             "--compatibility",
             "linux",
             "--out",

@@ -31,7 +31,7 @@ pub mod tolerance;
 pub use case::Case;
 pub use cases::{Suite, suites};
 pub use data::Data;
-pub use engine::{
-    BackwardInputs, CpuEngine, CudaEngine, Engine, ForwardInputs, InterpreterEngine, Output, Outputs, Running, Start,
-};
+#[cfg(feature = "interpreter")]
+pub use engine::InterpreterEngine;
+pub use engine::{BackwardInputs, CpuEngine, CudaEngine, Engine, ForwardInputs, Output, Outputs, Running, Start};
 pub use runner::{CaseReport, SuiteReport, Worst, run_case, run_suite, run_suite_ahead};

@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use isonorm::Geometry;
-use isonorm::cuda::Interpreter;
-use isonorm_check::{
-    Case, CaseReport, CpuEngine, CudaEngine, Engine, InterpreterEngine, Start, SuiteReport, run_suite_ahead, suites,
-};
+use isonorm::{Geometry, GpuProperties};
+use isonorm_check::{Case, CaseReport, CpuEngine, CudaEngine, Engine, Start, SuiteReport, run_suite_ahead, suites};
 use serde::Serialize;
 
 use crate::device::{DeviceArgs, Place};
@@ -33,6 +30,8 @@ const BYTES_PER_ELEMENT: u64 = 200;
 const GIVEN: &str = "given";
 /// What the name of a suite is followed by where tensors do not begin where vectors would like to.
 const MISALIGNED: &str = ", misaligned";
+/// Where tensors begin for a GPU, which has other kernels for each.
+const STARTS: [(&str, Start); 2] = [("", Start::Aligned), (MISALIGNED, Start::Misaligned)];
 
 /// Without --suite and --case: every suite.
 #[derive(Debug, clap::Args)]
@@ -134,20 +133,32 @@ type Kind = (&'static str, Box<dyn Engine>);
 
 /// What is verified: a GPU with aligned tensors and with others, for which it has other kernels.
 fn engines(device: &DeviceArgs) -> Result<Vec<Kind>> {
-    let starts = [("", Start::Aligned), (MISALIGNED, Start::Misaligned)];
     if device.device == Place::Interpreter
         && let Some(properties) = device.gpu_properties()?
     {
-        let engine = InterpreterEngine::new(Interpreter::new(properties));
-        let starting = |(kind, start)| (kind, Box::new(engine.clone().starting(start)) as Box<dyn Engine>);
-        return Ok(starts.map(starting).into());
+        return interpreted(properties);
     }
     let Some(gpu) = device.gpu()? else {
         return Ok(vec![("", Box::new(CpuEngine::new(device.device()?)))]);
     };
     let engine = CudaEngine::new(gpu)?;
     let starting = |(kind, start)| (kind, Box::new(engine.clone().starting(start)) as Box<dyn Engine>);
-    Ok(starts.map(starting).into())
+    Ok(STARTS.map(starting).into())
+}
+
+/// The kernels of a GPU like this one, on the host.
+#[cfg(feature = "interpreter")]
+fn interpreted(properties: GpuProperties) -> Result<Vec<Kind>> {
+    let engine = isonorm_check::InterpreterEngine::new(isonorm::cuda::Interpreter::new(properties));
+    let starting = |(kind, start)| (kind, Box::new(engine.clone().starting(start)) as Box<dyn Engine>);
+    Ok(STARTS.map(starting).into())
+}
+
+#[cfg(not(feature = "interpreter"))]
+fn interpreted(_: GpuProperties) -> Result<Vec<Kind>> {
+    Err(Error::usage(
+        "this isonorm was built without the interpreter; build it with: cargo build --release -p isonorm-cli --features interpreter",
+    ))
 }
 
 fn show(done: &[Done], place: &Place, screen: &mut Screen) -> Result<()> {

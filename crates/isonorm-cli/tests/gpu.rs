@@ -39,6 +39,19 @@ fn explain_plans_for_gpus_that_are_not_there() {
     );
 }
 
+#[cfg(not(feature = "interpreter"))]
+#[test]
+fn without_the_interpreter_one_line_says_how_to_have_it() {
+    let out = Sandbox::new().run("verify --device interpreter --case 'layernorm x=5x100'");
+    assert_eq!(out.status.code(), Some(2));
+    let said = text(&out.stderr);
+    assert!(
+        said.contains("--features interpreter") && said.lines().count() == 1,
+        "{said}"
+    );
+}
+
+#[cfg(feature = "interpreter")]
 #[test]
 fn the_interpreter_verifies_and_counts_what_it_skips() {
     let s = Sandbox::new();

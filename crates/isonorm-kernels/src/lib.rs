@@ -29,7 +29,7 @@ pub mod cluster;
 mod entry;
 pub mod grid;
 // Only where generics are shared between crates: optimized builds would compile them twice.
-#[cfg(all(debug_assertions, not(any(target_arch = "nvptx64", test))))]
+#[cfg(all(feature = "instances", debug_assertions, not(any(target_arch = "nvptx64", test))))]
 #[doc(hidden)]
 pub mod instances;
 #[cfg(not(target_arch = "nvptx64"))]

@@ -1,9 +1,11 @@
-//! [`Engine`]: what can be held against the oracle; [`CpuEngine`], [`InterpreterEngine`] and [`CudaEngine`].
+//! [`Engine`]: what can be held against the oracle; [`CpuEngine`], [`CudaEngine`] and, with the feature `interpreter`,
+//! `InterpreterEngine`.
 
 mod cpu;
 mod cuda;
 mod guard;
 mod host;
+#[cfg(feature = "interpreter")]
 mod interpreter;
 mod pass;
 
@@ -16,6 +18,7 @@ pub use cpu::CpuEngine;
 pub use cuda::CudaEngine;
 pub use guard::{Guarded, Start, same_bits};
 pub(crate) use guard::{bits, is_poison};
+#[cfg(feature = "interpreter")]
 pub use interpreter::InterpreterEngine;
 
 use crate::Case;

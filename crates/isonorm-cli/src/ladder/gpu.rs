@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use isonorm::Device;
-use isonorm::cuda::{Plan, Stream};
+use isonorm::cuda::{self, Plan, Stream};
+use isonorm::{Device, NormDesc, Rung};
 use isonorm_report::record::Rung as Climbed;
 
 use super::judge::judge;
 use super::problem::Problem;
-use super::{count, published};
+use super::published;
 use crate::bench::{self, Timed};
 use crate::call::{Inputs, Save};
 use crate::error::Result;
@@ -28,11 +28,11 @@ pub(super) fn climb(problem: &Problem, stream: &Stream, host: &Device, min_time:
             None => device.plan(desc)?,
         };
         // Rungs refuse what they were not written for; the plan does what any of them does.
-        let does = |what: fn(isonorm::Rung) -> bool| match rung {
+        let does = |what: fn(Rung) -> bool| match rung {
             Some(rung) => what(rung),
             None => problem.rungs.iter().copied().any(what),
         };
-        let has_running = desc.uses_running_statistics() || does(isonorm::Rung::updates_running);
+        let has_running = desc.uses_running_statistics() || does(Rung::updates_running);
         let given = Inputs {
             running: inputs.running.clone().filter(|_| has_running),
             ..inputs.clone()
@@ -44,16 +44,16 @@ pub(super) fn climb(problem: &Problem, stream: &Stream, host: &Device, min_time:
         };
         let (timed, outputs) = bench::measure_plan(&plan, &given, save, stream, min_time)?;
         let judged = judge(desc, rung, &given, &outputs.main)?;
-        let (reads, writes) = match rung {
-            Some(rung) => count::transfers(rung, desc, device.properties().clone())?,
+        let transfers = match rung {
+            Some(rung) => counted(rung, desc, device)?,
             // Its kernels are others where the problem is small.
-            None => planned(&plan),
+            None => Some(planned(&plan)),
         };
         climbed.push(Climbed {
-            rung: rung.map_or(OURS, isonorm::Rung::name).into(),
+            rung: rung.map_or(OURS, Rung::name).into(),
             about: rung.map_or("what is planned", published::about).into(),
-            reads: Some(reads),
-            writes: Some(writes),
+            reads: transfers.map(|(reads, _)| reads),
+            writes: transfers.map(|(_, writes)| writes),
             bytes: Some(plan.traffic().moved_bytes),
             error: judged.error,
             tolerance: judged.bound,
@@ -63,6 +63,17 @@ pub(super) fn climb(problem: &Problem, stream: &Stream, host: &Device, min_time:
         });
     }
     Ok(climbed)
+}
+
+/// How often a rung reads and writes tensors, if there is an interpreter to count that.
+#[cfg(feature = "interpreter")]
+fn counted(rung: Rung, desc: &NormDesc, device: cuda::Device) -> Result<Option<(f64, f64)>> {
+    super::count::transfers(rung, desc, device.properties().clone()).map(Some)
+}
+
+#[cfg(not(feature = "interpreter"))]
+fn counted(_: Rung, _: &NormDesc, _: cuda::Device) -> Result<Option<(f64, f64)>> {
+    Ok(None)
 }
 
 /// How often a plan reads and writes tensors.

@@ -1,5 +1,6 @@
 //! `isonorm ladder`: published kernels and isonorm's own, on the same data, each with its time, the bytes that it moves, and its error.
 
+#[cfg(feature = "interpreter")]
 mod count;
 mod cpu;
 mod gpu;
@@ -27,8 +28,8 @@ Without --op and --shape: the set-ups that the kernels were published with. Batc
 
 time      one call: on a GPU of graphs of many, timed by its clock
 of floor  the time of a copy of the compulsory bytes, as a share of it
-reads     how often the kernels ask for the input (and dy): counted by the interpreter, which runs them on a small case; of
-          isonorm itself, what its plan says
+reads     how often the kernels ask for the input (and dy): counted by the interpreter, which runs them on a small case, if
+          the program was built with it (--features interpreter); of isonorm itself, what its plan says
 moved     bytes, computed from that for the shape
 error     the largest |y - y64|, y64 computed in double precision; of large tensors over whole channels or rows, from the
           first to the last, of four million elements in all

@@ -1,4 +1,4 @@
-//! What the host knows of a kernel: a [`Key`] says what it is for, and [`kernels`] has the functions to interpret.
+//! What the host knows of a kernel: a [`Key`] says what it is for, [`listed`] has all of them, and [`kernels`] the functions to interpret.
 
 mod family;
 
@@ -340,6 +340,34 @@ impl Key {
     }
 }
 
+/// A kernel of the list, whatever the data's type. Who needs no more than that has no kernel compiled for the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed {
+    /// The family that it is listed in.
+    pub family: &'static str,
+    /// The name that it is listed under.
+    pub name: &'static str,
+    /// What it is for.
+    pub key: Key,
+}
+
+macro_rules! listed {
+    ($($family:literal by $function:ident { $($name:ident: $statistics:ty, $team:ty, $access:ty, $accesses:literal, $map:ty,
+        $epilogue:ty, $residual:literal, $ahead:literal;)* })*) => {
+        [$($(Listed {
+            family: $family,
+            name: stringify!($name),
+            key: Key::of::<Of<$statistics, $team, $access, $map, $epilogue, $residual, $ahead>>(stringify!($function), $accesses),
+        }),*),*]
+    };
+}
+
+/// All kernels: of the forward pass, of the backward pass, and of that in two sweeps.
+pub fn listed() -> impl Iterator<Item = Listed> {
+    let forward = forward_kernels!(listed).into_iter();
+    forward.chain(backward_kernels!(listed)).chain(sweep_kernels!(listed))
+}
+
 /// A kernel as the interpreter runs it, with what it is told at launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel<A> {
@@ -386,16 +414,7 @@ mod tests {
 
     #[test]
     fn the_list_says_what_the_keys_say() {
-        let forward = kernels::<f32>()
-            .into_iter()
-            .map(|kernel| (kernel.family, kernel.name, kernel.key));
-        let backward = backward_kernels::<f32>()
-            .into_iter()
-            .map(|kernel| (kernel.family, kernel.name, kernel.key));
-        let sweeps = sweep_kernels::<f32>()
-            .into_iter()
-            .map(|kernel| (kernel.family, kernel.name, kernel.key));
-        for (family, name, key) in forward.chain(backward).chain(sweeps) {
+        for Listed { family, name, key } in listed() {
             assert_eq!((family, name), (key.family().as_str(), key.name().as_str()));
         }
     }

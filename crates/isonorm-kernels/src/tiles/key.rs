@@ -1,4 +1,4 @@
-//! What the host knows of a kernel: a [`Key`] says what it is for, and [`kernels`] has the functions to interpret.
+//! What the host knows of a kernel: a [`Key`] says what it is for, [`listed`] has all of them, and [`kernels`] the functions to interpret.
 
 use super::forward::{Args, given};
 use super::held::{self, gradients as held_gradients, values as held_values};
@@ -150,6 +150,41 @@ impl Key {
     }
 }
 
+/// A kernel of the list, whatever the data's type. Who needs no more than that has no kernel compiled for the host.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed {
+    /// The family that it is listed in.
+    pub family: &'static str,
+    /// The name that it is listed under.
+    pub name: &'static str,
+    /// What it is for.
+    pub key: Key,
+}
+
+macro_rules! listed {
+    ($pass:ident: $($family:literal by $module:ident :: $function:ident { $($name:ident: $access:ty, $epilogue:ty, $kind:ty, $at_once:literal;)* })*) => {
+        [$($(Listed {
+            family: $family,
+            name: stringify!($name),
+            key: Key::of::<Of<$access, $epilogue, $kind>>(Pass::$pass, $at_once),
+        }),*),*]
+    };
+}
+
+macro_rules! listed_forward {
+    ($($list:tt)*) => { listed!(Forward: $($list)*) };
+}
+
+macro_rules! listed_backward {
+    ($($list:tt)*) => { listed!(Backward: $($list)*) };
+}
+
+/// All kernels: of the forward pass, and of the backward pass.
+pub fn listed() -> impl Iterator<Item = Listed> {
+    let forward = forward_kernels!(listed_forward).into_iter();
+    forward.chain(backward_kernels!(listed_backward))
+}
+
 /// A kernel as the interpreter runs it, with what it is told at launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel<A> {
@@ -201,9 +236,7 @@ mod tests {
 
     #[test]
     fn the_list_says_what_the_keys_say() {
-        let forward = kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
-        let backward = backward_kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
-        for (family, name, key) in forward.chain(backward) {
+        for Listed { family, name, key } in listed() {
             assert_eq!((family, name), (key.family().as_str(), key.name()));
         }
     }

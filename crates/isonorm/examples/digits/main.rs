@@ -2,7 +2,7 @@
 //! passes, the other without normalization; then the BatchNorms are folded away.
 //!
 //! ```text
-//! cargo run --release --example digits
+//! cargo run --release -p isonorm --example digits
 //! ```
 //!
 //! `data.rs` reads the images, `conv.rs` and `linear.rs` are the other layers, `network.rs` is where isonorm is used,

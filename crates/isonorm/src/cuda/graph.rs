@@ -72,8 +72,9 @@ impl Graph {
     /// # Errors
     /// [`Error::Driver`](crate::Error::Driver).
     pub unsafe fn launch(&self, stream: &Stream) -> Result<()> {
+        let bound = stream.device().context().bind()?;
         // SAFETY: the caller's.
-        unsafe { self.0.launch(stream.raw()) }
+        unsafe { self.0.launch(stream.raw(), &bound) }
     }
 }
 

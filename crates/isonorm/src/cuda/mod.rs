@@ -35,13 +35,15 @@
 //! H200), and a stream has 256 at most.
 //!
 //! # Without a GPU
-//! [`Interpreter`] runs the planned kernels on the host, slowly and strictly; [`GpuPlan`](crate::GpuPlan) plans for any GPU.
+//! [`GpuPlan`](crate::GpuPlan) plans for any GPU. With the feature `interpreter`, `Interpreter` runs the planned kernels on the host,
+//! slowly and strictly.
 
 mod any;
 mod buffer;
 mod device;
 mod driver;
 mod graph;
+#[cfg(feature = "interpreter")]
 mod interpreter;
 mod launch;
 mod modules;
@@ -56,6 +58,7 @@ pub use any::AnyBuffer;
 pub use buffer::Buffer;
 pub use device::Device;
 pub use graph::{Event, Graph};
+#[cfg(feature = "interpreter")]
 pub use interpreter::{Interpreter, Moved};
 pub use launch::Workspace;
 pub use plan::Plan;

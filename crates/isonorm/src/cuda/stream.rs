@@ -91,7 +91,7 @@ impl Stream {
     /// # Errors
     /// [`Error::Driver`].
     pub fn is_capturing(&self) -> Result<bool> {
-        self.0.raw.is_capturing()
+        self.0.raw.is_capturing(&self.device().context().bind()?)
     }
 
     /// Records what `work` puts into this stream, instead of doing it.

@@ -10,8 +10,8 @@ mod several;
 use std::io::Write;
 use std::thread;
 
-use isonorm::cuda::{Backward, Buffer, Device, Forward, Interpreter, Plan, Stream, View, Workspace};
-use isonorm::{DType, Error, GpuProperties, NormDesc, Pass, Result, bf16};
+use isonorm::cuda::{Backward, Buffer, Device, Forward, Plan, Stream, View, Workspace};
+use isonorm::{DType, Error, NormDesc, Pass, Result, bf16};
 
 /// The first GPU; where there is none, a line says what is left out.
 fn gpu(what: &str) -> Option<Device> {
@@ -40,10 +40,6 @@ fn repeated(stream: &Stream, small: &Buffer<bf16>, len: usize) -> Result<Buffer<
     Ok(large)
 }
 
-fn interpreter() -> Interpreter {
-    Interpreter::new(GpuProperties::known("h200").expect("a known GPU"))
-}
-
 #[test]
 fn without_a_gpu_there_is_an_error_and_never_a_panic() {
     match (
@@ -70,51 +66,8 @@ fn without_a_gpu_there_is_an_error_and_never_a_panic() {
 #[test]
 fn handles_may_go_to_other_threads() {
     fn shared<T: Send + Sync>() {}
-    shared::<(Device, Stream, Plan, Buffer<f32>, Interpreter)>();
+    shared::<(Device, Stream, Plan, Buffer<f32>)>();
     shared::<(isonorm::cuda::Graph, isonorm::cuda::Event, View<'static>)>();
-}
-
-#[test]
-fn arguments_are_checked_before_anything_runs() -> Result<()> {
-    let interpreter = interpreter();
-    let plan = interpreter.plan(&NormDesc::layer_norm([2, 4], 1))?;
-    let (x, weight) = ([1.0f32; 8], [1.0f32; 4]);
-    let mut y = [7.0f32; 8];
-    let run = |a: isonorm::Forward<'_>| interpreter.forward(&plan, a);
-    let error = run(isonorm::Forward::new(&x[..7], &mut y[..]).weight(&weight[..])).unwrap_err();
-    assert!(matches!(error, Error::LengthMismatch { tensor: "x", .. }), "{error}");
-    let error = run(isonorm::Forward::new(&x[..], &mut y[..]).weight(&weight[..])).unwrap_err();
-    assert!(
-        matches!(error, Error::MissingArgument { tensor: "bias", .. }),
-        "{error}"
-    );
-    let mut mean = [0.0f64; 2];
-    let mut rstd = [0.0f32; 2];
-    let all = isonorm::Forward::new(&x[..], &mut y[..])
-        .weight(&weight[..])
-        .bias(&weight[..]);
-    let error = run(all.save(&mut mean[..], &mut rstd[..])).unwrap_err();
-    assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-    assert_eq!(y, [7.0; 8]);
-    Ok(())
-}
-
-#[test]
-fn the_interpreter_computes_and_a_constant_row_is_its_bias() -> Result<()> {
-    let interpreter = interpreter();
-    let plan = interpreter.plan(&NormDesc::layer_norm([2, 4], 1))?;
-    let x = [1.0f32, 2.0, 3.0, 4.0, -1.0, -1.0, -1.0, -1.0];
-    let (weight, bias) = ([1.0f32; 4], [0.5f32; 4]);
-    for seed in 0..4 {
-        let mut y = [f32::NAN; 8];
-        let arguments = isonorm::Forward::new(&x[..], &mut y[..])
-            .weight(&weight[..])
-            .bias(&bias[..]);
-        interpreter.clone().seed(seed).forward(&plan, arguments)?;
-        assert_eq!(y[4..], [0.5; 4]);
-        assert!((y[0] - (0.5 - 1.3416355)).abs() < 1e-5, "{y:?}");
-    }
-    Ok(())
 }
 
 /// A LayerNorm with its tensors.

@@ -93,7 +93,11 @@ impl<'a, 't, T: Element> TileMoments<'a, 't, T> {
                 x.slice(tile.offset(row), tile.width())
             });
             for (column, centre) in centre[..tile.width()].iter_mut().enumerate() {
-                *centre = central(rows.map(|row| row[column].to_acc()));
+                let mut some = [T::Acc::ZERO; 9];
+                for (number, row) in some.iter_mut().zip(&rows) {
+                    *number = row[column].to_acc();
+                }
+                *centre = central(some);
             }
             spread(&mut centre, tile);
         }

@@ -8,7 +8,7 @@ use cudarc::driver::sys::{
 
 use super::kernel::attribute;
 use super::table::Table;
-use super::{Context, Function, RawStream};
+use super::{Bound, Context, Function, RawStream};
 use crate::{Kernel, Result};
 
 /// Work that was recorded, ready to be launched.
@@ -60,12 +60,11 @@ impl RawGraph {
         Ok(RawGraph { context, raw })
     }
 
-    /// Puts the recorded work into a stream.
+    /// Puts the recorded work into a stream. The context is current.
     ///
     /// # Safety
     /// The memory that it was recorded with is still there, and nobody else uses what it writes, until it is done.
-    pub(crate) unsafe fn launch(&self, stream: &RawStream) -> Result<()> {
-        let _bound = self.context.bind()?;
+    pub(crate) unsafe fn launch(&self, stream: &RawStream, _: &Bound<'_>) -> Result<()> {
         let driver = self.context.driver;
         // SAFETY: the caller's.
         driver.check("cuGraphLaunch", unsafe {
@@ -189,15 +188,15 @@ impl KernelGraph {
         Ok(())
     }
 
-    /// Puts its kernels into a stream; nothing where it is not ready.
+    /// Puts its kernels into a stream; nothing where it is not ready. The context is current.
     ///
     /// # Safety
     /// Each has been given its argument, which points to what [`Function::launch`] asks for.
-    pub(crate) unsafe fn launch(&self, stream: &RawStream) -> Result<()> {
+    pub(crate) unsafe fn launch(&self, stream: &RawStream, bound: &Bound<'_>) -> Result<()> {
         // SAFETY: the caller's.
         self.ready
             .as_ref()
-            .map_or(Ok(()), |ready| unsafe { ready.launch(stream) })
+            .map_or(Ok(()), |ready| unsafe { ready.launch(stream, bound) })
     }
 }
 

@@ -24,7 +24,7 @@ use std::sync::OnceLock;
 use cudarc::driver::sys;
 
 pub(super) use attribute::properties;
-pub(super) use context::Context;
+pub(super) use context::{Bound, Context};
 pub(super) use graph::{KernelGraph, RawGraph};
 pub(super) use kernel::{Function, LoadedModule};
 pub(super) use memory::{Location, Pool, copy_from_host, copy_to_host, copy_within, locate, set_zero};

@@ -7,7 +7,7 @@ use cudarc::driver::sys::{
 };
 
 use super::table::Table;
-use super::{Context, RawGraph};
+use super::{Bound, Context, RawGraph};
 use crate::{Error, Result};
 
 /// The handle of the default stream that each thread has of its own (`CU_STREAM_PER_THREAD`).
@@ -103,9 +103,8 @@ impl RawStream {
         driver.check("cuStreamWaitEvent", code)
     }
 
-    /// Whether its work is being recorded.
-    pub(crate) fn is_capturing(&self) -> Result<bool> {
-        let _bound = self.context.bind()?;
+    /// Whether its work is being recorded. The context is current: who asks for each call has made it so for more than this.
+    pub(crate) fn is_capturing(&self, _: &Bound<'_>) -> Result<bool> {
         let driver = self.driver();
         let mut status: c_int = 0;
         // SAFETY: it writes a number.

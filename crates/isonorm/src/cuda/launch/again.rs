@@ -1,6 +1,7 @@
 //! Calls that come again: their kernels are launched together, as a graph that is given the call's arguments.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use foldhash::fast::RandomState;
 
@@ -51,36 +52,29 @@ impl Calls {
     pub(super) fn graph(&mut self, stream: &Stream, plan: &Plan, kind: Kind) -> Option<&mut KernelGraph> {
         self.count += 1;
         let key = (plan.address(), kind);
-        if !self.known.contains_key(&key) {
-            self.get_to_know(key, plan);
+        if self.known.len() >= MOST_KINDS && !self.known.contains_key(&key) && !self.make_room() {
             return None;
         }
-        let known = self.known.get_mut(&key)?;
-        known.last = self.count;
-        if let Ready::No = known.ready {
-            known.ready = KernelGraph::new(stream.raw()).map_or(Ready::Never, Ready::Graph);
-        }
-        match &mut known.ready {
-            Ready::Graph(graph) => Some(graph),
-            Ready::No | Ready::Never => None,
+        match self.known.entry(key) {
+            Entry::Occupied(known) => known.into_mut().graph(stream, self.count),
+            Entry::Vacant(place) => {
+                place.insert(Known {
+                    plan: plan.clone(),
+                    ready: Ready::No,
+                    last: self.count,
+                });
+                None
+            }
         }
     }
 
-    /// Remembers a call, unless there are as many already, all of which came lately.
-    fn get_to_know(&mut self, key: (usize, Kind), plan: &Plan) {
-        if self.known.len() >= MOST_KINDS {
-            let oldest = self.known.iter().min_by_key(|(_, known)| known.last);
-            let Some((&oldest, _)) = oldest.filter(|(_, known)| self.count - known.last > LONG_AGO) else {
-                return;
-            };
-            self.known.remove(&oldest);
-        }
-        let known = Known {
-            plan: plan.clone(),
-            ready: Ready::No,
-            last: self.count,
+    /// Forgets the call that came longest ago, unless that is lately.
+    fn make_room(&mut self) -> bool {
+        let oldest = self.known.iter().min_by_key(|(_, known)| known.last);
+        let Some((&oldest, _)) = oldest.filter(|(_, known)| self.count - known.last > LONG_AGO) else {
+            return false;
         };
-        self.known.insert(key, known);
+        self.known.remove(&oldest).is_some()
     }
 
     /// Such calls are launched kernel by kernel from now on.
@@ -94,6 +88,20 @@ impl Calls {
     pub(in crate::cuda) fn ready(&self) -> usize {
         let is_ready = |known: &&Known| matches!(&known.ready, Ready::Graph(graph) if graph.is_ready());
         self.known.values().filter(is_ready).count()
+    }
+}
+
+impl Known {
+    /// Its graph, for call number `count`.
+    fn graph(&mut self, stream: &Stream, count: u64) -> Option<&mut KernelGraph> {
+        self.last = count;
+        if let Ready::No = self.ready {
+            self.ready = KernelGraph::new(stream.raw()).map_or(Ready::Never, Ready::Graph);
+        }
+        match &mut self.ready {
+            Ready::Graph(graph) => Some(graph),
+            Ready::No | Ready::Never => None,
+        }
     }
 }
 

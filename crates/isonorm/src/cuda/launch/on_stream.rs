@@ -106,8 +106,8 @@ fn run(
         let reason = format!("the plan is for {}, the stream of {device}", plan.device());
         return Err(Error::PlanMismatch { op, reason });
     }
-    let _bound = device.context().bind()?;
-    let captured = stream.is_capturing()?;
+    let bound = device.context().bind()?;
+    let captured = stream.raw().is_capturing(&bound)?;
     if captured && !plan.is_loaded(kind.aligned) {
         let reason = "kernels cannot be loaded then; prepare the plan before".into();
         return Err(Error::Capturing { reason });
@@ -127,7 +127,7 @@ fn run(
             kernels(&mut into_graph, scratch)?;
             if let Some(graph) = into_graph.given.and_then(Given::whole) {
                 // SAFETY: each kernel was given this call's argument.
-                return unsafe { graph.launch(stream.raw()) };
+                return unsafe { graph.launch(stream.raw(), &bound) };
             }
             calls.give_up(plan, kind);
         }

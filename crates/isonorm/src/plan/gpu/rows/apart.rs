@@ -105,7 +105,7 @@ impl Shape {
             // The largest clusters of which all run at once, if any do, for a row's threads have less to do then; but not of small blocks, for
             // strips have as many threads.
             Owner::Blocks => {
-                rows.has_clusters(listed.needs()?).ok()?;
+                rows.has_clusters(super::needs(listed)?).ok()?;
                 let holding = || CLUSTERS.into_iter().filter_map(threads);
                 let suits = |&(threads, blocks): &(u32, u32)| {
                     rows.rows * u64::from(blocks) <= rows.gpu.sms.into() && threads >= APART.least_threads

@@ -121,7 +121,7 @@ fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
     };
     match listed.key.owner {
         Owner::Block => choice(1).into_iter().collect(),
-        _ if listed.needs().is_none_or(|needs| rows.has_clusters(needs).is_err()) => Vec::new(),
+        _ if super::needs(listed).is_none_or(|needs| rows.has_clusters(needs).is_err()) => Vec::new(),
         _ => {
             let wide = |choice: &Choice| choice.threads >= BY_SEGMENT.cluster_threads;
             CLUSTERS.into_iter().filter_map(choice).filter(wide).collect()

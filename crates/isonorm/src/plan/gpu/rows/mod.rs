@@ -26,7 +26,7 @@ pub(crate) use self::told::{Backward, Columns, Exchange, Forward, Running, Share
 use isonorm_kernels::modules::ROWS;
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::epilogue::Class;
-use isonorm_kernels::rows::key::{Key, Pass, backward_kernels, kernels, sweep_kernels};
+use isonorm_kernels::rows::key::{self, Key, Listed, Pass};
 use isonorm_kernels::rows::parameters::Sharing;
 use isonorm_kernels::rows::segments::Segments;
 use isonorm_kernels::rows::statistics::Op;
@@ -40,38 +40,22 @@ use crate::{Activation, DType, Geometry, NormDesc};
 /// Bytes of an access that is not a single element; tensors and parameters start on as many.
 pub(crate) const VECTOR_BYTES: u32 = 16;
 
-/// A kernel of the list, whatever the data's type.
-#[derive(Clone, Copy, Debug)]
-struct Listed {
-    family: &'static str,
-    name: &'static str,
-    key: Key,
+/// Whether there is a module of a kernel for this type.
+fn is_for(listed: &Listed, dtype: DType) -> bool {
+    let mut modules = ROWS.iter();
+    modules.any(|module| (module.family, module.data) == (listed.family, dtype.name()))
 }
 
-impl Listed {
-    /// Whether there is a module of it for this type.
-    fn is_for(&self, dtype: DType) -> bool {
-        let mut modules = ROWS.iter();
-        modules.any(|module| (module.family, module.data) == (self.family, dtype.name()))
-    }
-
-    /// The compute capability that its module needs.
-    fn needs(&self) -> Option<u32> {
-        let module = ROWS.iter().find(|module| module.family == self.family);
-        module.map(|module| module.compute_capability)
-    }
+/// The compute capability that a kernel's module needs.
+fn needs(listed: &Listed) -> Option<u32> {
+    let module = ROWS.iter().find(|module| module.family == listed.family);
+    module.map(|module| module.compute_capability)
 }
 
 /// All kernels.
 fn listed() -> &'static [Listed] {
     static LISTED: OnceLock<Vec<Listed>> = OnceLock::new();
-    LISTED.get_or_init(|| {
-        let forward = kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
-        let backward = backward_kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
-        let sweeps = sweep_kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
-        let listed = |(family, name, key)| Listed { family, name, key };
-        forward.chain(backward).chain(sweeps).map(listed).collect()
-    })
+    LISTED.get_or_init(|| key::listed().collect())
 }
 
 /// A problem as these kernels see it.
@@ -305,7 +289,7 @@ impl<'a> Rows<'a> {
                 && (key.residual || !self.reads_residual(key))
                 && are(key)
         };
-        let suits = |kernel: &&Listed| suits(&kernel.key) && kernel.is_for(self.dtype);
+        let suits = |kernel: &&Listed| suits(&kernel.key) && is_for(kernel, self.dtype);
         let mut kernels: Vec<_> = listed().iter().filter(suits).collect();
         // Least code first: that for all activations is the most.
         let code = |class: Class| (class == Class::Any, class);

@@ -159,7 +159,7 @@ pub(super) fn by_block(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Res
 pub(super) fn by_blocks(rows: &Rows<'_>, width: Width, tuning: &Registers) -> Result<Choice, String> {
     let kernels = rows.kernels(width);
     let kernels = kernels.iter().filter(|listed| listed.key.owner == Owner::Blocks);
-    let Some(needs) = kernels.clone().filter_map(|listed| listed.needs()).min() else {
+    let Some(needs) = kernels.clone().filter_map(|listed| super::needs(listed)).min() else {
         return Err("there is no such kernel for clusters".into());
     };
     rows.has_clusters(needs)?;

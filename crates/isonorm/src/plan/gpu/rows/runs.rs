@@ -85,7 +85,7 @@ fn lines_of_row(rows: &Rows<'_>) -> u64 {
 
 /// The ways in which a kernel's blocks hold a row: warps with a few lines each, or fewer warps with more.
 fn shapes(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Shape> {
-    let has_clusters = listed.needs().is_some_and(|needs| rows.has_clusters(needs).is_ok());
+    let has_clusters = super::needs(listed).is_some_and(|needs| rows.has_clusters(needs).is_ok());
     let blocks: &[u32] = match listed.key.owner {
         Owner::Block => &[1],
         _ if has_clusters => &CLUSTERS,

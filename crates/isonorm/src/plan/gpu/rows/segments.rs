@@ -129,7 +129,7 @@ fn choices(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Choice> {
     match listed.key.owner {
         Owner::Block => choice(1).into_iter().collect(),
         Owner::Blocks => {
-            let has = listed.needs().is_some_and(|needs| rows.has_clusters(needs).is_ok());
+            let has = super::needs(listed).is_some_and(|needs| rows.has_clusters(needs).is_ok());
             let wide = |choice: &Choice| choice.threads >= SEGMENTS.cluster_threads;
             let clusters = CLUSTERS.into_iter().filter(|_| has);
             clusters.filter_map(choice).filter(wide).collect()

@@ -12,7 +12,7 @@ use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::epilogue::Class;
 use isonorm_kernels::rows::key::Pass;
 use isonorm_kernels::tiles::forward::takes_moments;
-use isonorm_kernels::tiles::key::{Key, backward_kernels, kernels};
+use isonorm_kernels::tiles::key::{self, Key, Listed};
 use isonorm_kernels::tiles::tiling::Tiling;
 use isonorm_kernels::tiles::{Kind, THREADS, message_words, strips};
 
@@ -51,23 +51,10 @@ pub(crate) struct Shares {
     pub(crate) offsets: [usize; 2],
 }
 
-/// A kernel of the list, whatever the data's type.
-#[derive(Clone, Copy, Debug)]
-struct Listed {
-    family: &'static str,
-    name: &'static str,
-    key: Key,
-}
-
 /// All kernels.
 fn listed() -> &'static [Listed] {
     static LISTED: OnceLock<Vec<Listed>> = OnceLock::new();
-    LISTED.get_or_init(|| {
-        let forward = kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
-        let backward = backward_kernels::<f32>().into_iter().map(|k| (k.family, k.name, k.key));
-        let listed = |(family, name, key)| Listed { family, name, key };
-        forward.chain(backward).map(listed).collect()
-    })
+    LISTED.get_or_init(|| key::listed().collect())
 }
 
 /// A problem as these kernels see it.
