@@ -54,7 +54,10 @@ impl Assembler {
 
     /// Assembles a module for every GPU that can run it, prints what its kernels take, and returns how many there are.
     pub fn check(&self, context: &Context, module: &Module, text: &str) -> Result<usize> {
-        let path = context.target.join("ptx").join(format!("{}.ptx", module.name()));
+        let path = context
+            .target
+            .join("ptx")
+            .join(format!("{}.{}.ptx", module.name(), module.target.cpu));
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         let oldest: u32 = module.target.cpu.trim_start_matches("sm_").parse()?;
         let mut usages: Vec<Usage> = Vec::new();
@@ -79,15 +82,17 @@ impl Assembler {
                 refused.join("\n")
             );
         }
-        println!(
-            "{}: {} KB of PTX; most registers on {:?}; no spill, no stack frame",
+        let mut said = format!(
+            "{}: {} KB of PTX; most registers on {:?}; no spill, no stack frame\n",
             module.name(),
             text.len() / 1000,
             gpus.collect::<Vec<_>>()
         );
         for usage in &usages {
-            println!("  {:<40} {:>4}", usage.kernel, usage.registers);
+            said += &format!("  {:<40} {:>4}\n", usage.kernel, usage.registers);
         }
+        // At once, beside other modules.
+        print!("{said}");
         Ok(usages.len())
     }
 

@@ -16,9 +16,12 @@ const TOGETHER: [&str; 7] = ["shfl", "vote", "bar.", "barrier.", "match.", "acti
 /// The intrinsics for them, as far as they are used.
 const INTRINSICS: [&str; 4] = ["llvm.nvvm.shfl", "llvm.nvvm.vote", "llvm.nvvm.bar", "llvm.nvvm.match"];
 
-/// Compiles a module, checks it, and returns its text under a header.
-pub fn module(context: &Context, toolchain: &Toolchain, module: &Module, hash: &str) -> Result<String> {
-    let folder = context.target.join("ptx").join(module.target.cpu);
+/// Compiles a module, checks it, and returns its text under a header. Each worker has a folder of its own, which cargo locks.
+pub fn module(context: &Context, toolchain: &Toolchain, module: &Module, hash: &str, worker: usize) -> Result<String> {
+    let folder = context
+        .target
+        .join("ptx")
+        .join(format!("{}-{worker}", module.target.cpu));
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let name = module.name();
     let [ptx, ir] = ["s", "ll"].map(|extension| folder.join(format!("{name}.{extension}")));
@@ -28,7 +31,8 @@ pub fn module(context: &Context, toolchain: &Toolchain, module: &Module, hash: &
         "rustc",
         "--locked",
         "--quiet",
-        "--release",
+        "--profile",
+        "ptx",
         "--package",
         "isonorm-kernels",
         "--lib",

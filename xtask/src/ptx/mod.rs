@@ -4,6 +4,8 @@
 //! 2. whatever threads do together must have stayed a convergent intrinsic, in one place for all of them, and nothing may be left to call;
 //! 3. `ptxas` assembles every kernel for every GPU of [`assemble::GPUS`]; a spill or a stack frame is an error;
 //! 4. the text goes to `crates/isonorm-kernels/ptx/`, under a line with the hash of the sources.
+//!
+//! As many modules as there are cores are on their way at the same time.
 
 mod apart;
 mod assemble;
@@ -13,10 +15,10 @@ mod registers;
 mod sources;
 mod toolchain;
 
-use std::fs;
+use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::mpsc;
-use std::thread;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{fs, slice, thread};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -83,25 +85,68 @@ fn keep(context: &Context, module: &Module, text: &str, check: bool) -> Result<(
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Assembles modules as they come, keeps those that nothing is wrong with, and returns how many kernels were assembled; says of all
-/// modules what is wrong with them.
-fn assemble_all<'m>(
-    context: &Context,
-    assembler: Option<&assemble::Assembler>,
-    modules: impl IntoIterator<Item = (&'m Module, String)>,
+/// What is to be done with every module, and those that nobody has begun with.
+struct Work<'w> {
+    context: &'w Context,
+    toolchain: &'w Toolchain,
+    assembler: Option<&'w assemble::Assembler>,
+    hash: &'w str,
     check: bool,
-) -> Result<usize> {
-    let (mut kernels, mut wrong) = (0, Vec::new());
-    for (module, text) in modules {
-        let assembled = assembler.map_or(Ok(0), |assembler| assembler.check(context, module, &text));
-        match assembled.and_then(|of_module| keep(context, module, &text, check).map(|()| of_module)) {
-            Ok(of_module) => kernels += of_module,
-            Err(error) => wrong.push(error.to_string()),
+    left: Mutex<slice::Iter<'w, Module>>,
+}
+
+impl<'w> Work<'w> {
+    /// Compiles, assembles and keeps one module after the other, beside other workers. Returns how many kernels were assembled, and what is
+    /// wrong with modules; one that does not compile ends all work, for the others would not, either.
+    fn work(&self, worker: usize) -> Result<(usize, Vec<String>)> {
+        let (mut kernels, mut wrong) = (0, Vec::new());
+        while let Some(module) = self.next() {
+            let text = build::module(self.context, self.toolchain, module, self.hash, worker);
+            let text = text.inspect_err(|_| self.stop())?;
+            match self.assemble_and_keep(module, &text) {
+                Ok(of_module) => kernels += of_module,
+                Err(error) => wrong.push(error.to_string()),
+            }
         }
+        Ok((kernels, wrong))
     }
-    match wrong.is_empty() {
-        true => Ok(kernels),
-        false => bail!("{}", wrong.join("\n")),
+
+    fn assemble_and_keep(&self, module: &Module, text: &str) -> Result<usize> {
+        let assembled = self
+            .assembler
+            .map_or(Ok(0), |assembler| assembler.check(self.context, module, text))?;
+        keep(self.context, module, text, self.check)?;
+        Ok(assembled)
+    }
+
+    fn left(&self) -> MutexGuard<'_, slice::Iter<'w, Module>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self) -> Option<&'w Module> {
+        self.left().next()
+    }
+
+    fn stop(&self) {
+        *self.left() = [].iter();
+    }
+}
+
+/// Has work done by as many workers as there are cores. Returns how many kernels were assembled; says of all modules what is wrong with them.
+fn by_all_cores(work: &Work<'_>, modules: usize) -> Result<usize> {
+    let workers = thread::available_parallelism().map_or(1, NonZero::get).min(modules);
+    let done = thread::scope(|scope| {
+        let working: Vec<_> = (0..workers)
+            .map(|worker| scope.spawn(move || work.work(worker)))
+            .collect();
+        let done = working.into_iter().map(|worker| worker.join());
+        done.map(|done| done.unwrap_or_else(|_| bail!("a worker stopped")))
+            .collect::<Result<Vec<_>>>()
+    })?;
+    let (kernels, wrong): (Vec<usize>, Vec<Vec<String>>) = done.into_iter().unzip();
+    match wrong.concat() {
+        wrong if wrong.is_empty() => Ok(kernels.into_iter().sum()),
+        wrong => bail!("{}", wrong.join("\n")),
     }
 }
 
@@ -123,21 +168,15 @@ pub fn run(context: &Context, options: &Options) -> Result<Outcome> {
     };
     let mut modules = modules();
     modules.retain(|module| module.name().contains(&options.only));
-    // A module is assembled while the next one is compiled.
-    let kernels = thread::scope(|scope| {
-        let (compiled, to_assemble) = mpsc::channel::<(&Module, String)>();
-        let assembler = assembler.as_ref();
-        let assembled = scope.spawn(move || assemble_all(context, assembler, to_assemble, options.check));
-        for module in &modules {
-            let text = build::module(context, &toolchain, module, &hash)?;
-            // Where nobody takes it any more, what went wrong is in the result.
-            let _ = compiled.send((module, text));
-        }
-        drop(compiled);
-        assembled
-            .join()
-            .unwrap_or_else(|_| bail!("the assembler's thread stopped"))
-    })?;
+    let work = Work {
+        context,
+        toolchain: &toolchain,
+        assembler: assembler.as_ref(),
+        hash: &hash,
+        check: options.check,
+        left: Mutex::new(modules.iter()),
+    };
+    let kernels = by_all_cores(&work, modules.len())?;
     let assembled = match options.no_assemble {
         true => String::new(),
         false => format!(", {kernels} kernels assembled"),
