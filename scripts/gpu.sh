@@ -21,7 +21,7 @@ isonorm=${1:-}
 if [ -z "$isonorm" ]; then
     isonorm=$here/target/release/isonorm
     [ -x "$isonorm" ] || isonorm=$(command -v isonorm) || {
-        echo "error: no isonorm; build it with: cargo build --release -p isonorm-cli" >&2
+        echo "error: no isonorm; build it with: cargo build --release -p isonorm-cli (--features interpreter: the ladder counts reads)" >&2
         exit 2
     }
 fi
