@@ -83,20 +83,40 @@ fn many_rows_come_to_shared_memory_whole() {
     );
 }
 
+/// A row of a warp's lines, where runs are as long as one.
+#[test]
+fn rows_of_runs_stay_in_shared_memory_as_lines() {
+    let (piecewise, any) = ("rows_forward_lines_piecewise", "rows_forward_lines_any");
+    check_on(
+        &roomy(),
+        &[
+            ("groupnorm x=16x8x52x60 groups=4", "rows/runs", piecewise),
+            (
+                "groupnorm x=16x16x52x60 groups=4 dtype=bf16 act=relu",
+                "rows/runs",
+                piecewise,
+            ),
+            ("instancenorm x=31x2x80x80 affine=weight", "rows/runs", piecewise),
+            ("groupnorm x=16x8x52x60 groups=4 act=gelu", "rows/runs", any),
+        ],
+        "pass=train",
+    );
+}
+
+/// Of shorter runs most lanes of a line had nothing.
 #[test]
 fn rows_of_runs_come_to_shared_memory_whole() {
     let (piecewise, any) = ("rows_long_runs_piecewise", "rows_long_runs_any");
     check_on(
         &roomy(),
         &[
-            ("groupnorm x=16x8x52x60 groups=4", "rows/shared", piecewise),
+            ("groupnorm x=64x98x8x8 groups=1", "rows/shared", piecewise),
             (
-                "groupnorm x=16x16x52x60 groups=4 dtype=bf16 act=relu",
+                "groupnorm x=64x52x15x16 groups=1 dtype=bf16 act=relu",
                 "rows/shared",
                 piecewise,
             ),
-            ("instancenorm x=31x2x80x80 affine=weight", "rows/shared", piecewise),
-            ("groupnorm x=16x8x52x60 groups=4 act=gelu", "rows/shared", any),
+            ("groupnorm x=64x98x8x8 groups=1 act=gelu", "rows/shared", any),
             // Shorter ones, where there are more of them and instructions count.
             (
                 "groupnorm x=24x16x28x60 groups=4 dtype=f16 param=f16 act=silu",
@@ -119,15 +139,15 @@ fn rows_of_runs_come_to_shared_memory_whole() {
     check_on(
         &seven,
         &[
-            ("groupnorm x=3x8x52x60 groups=4", "rows/shared", piecewise),
+            ("groupnorm x=12x98x8x8 groups=1", "rows/shared", piecewise),
             (
-                "groupnorm x=6x8x52x60 groups=4",
+                "groupnorm x=24x98x8x8 groups=1",
                 "rows/block",
                 "rows_forward_runs_piecewise",
             ),
-            ("groupnorm x=8x8x52x60 groups=4", "rows/shared", piecewise),
+            ("groupnorm x=32x98x8x8 groups=1", "rows/shared", piecewise),
             (
-                "groupnorm x=2x8x52x60 groups=4",
+                "groupnorm x=8x98x8x8 groups=1",
                 "rows/block",
                 "rows_forward_runs_piecewise",
             ),

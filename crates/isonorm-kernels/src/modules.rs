@@ -102,6 +102,14 @@ modules! {
     "rows_forward_by_segment_any" of "f32" "f16" "bf16" for 80;
     "rows_forward_cluster_by_segment_piecewise" of "f32" "f16" "bf16" for 90;
     "rows_forward_cluster_by_segment_any" of "f32" "f16" "bf16" for 90;
+    "rows_forward_lines_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_forward_lines_any" of "f32" "f16" "bf16" for 80;
+    "rows_forward_cluster_lines_piecewise" of "f32" "f16" "bf16" for 90;
+    "rows_forward_cluster_lines_any" of "f32" "f16" "bf16" for 90;
+    "rows_forward_lines_of_segments_piecewise" of "f32" "f16" "bf16" for 80;
+    "rows_forward_lines_of_segments_any" of "f32" "f16" "bf16" for 80;
+    "rows_forward_cluster_lines_of_segments_piecewise" of "f32" "f16" "bf16" for 90;
+    "rows_forward_cluster_lines_of_segments_any" of "f32" "f16" "bf16" for 90;
     "rows_forward_across_runs_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_forward_across_runs_any" of "f32" "f16" "bf16" for 80;
     "rows_forward_pieces_piecewise" of "f32" "f16" "bf16" for 80;
@@ -169,6 +177,8 @@ modules! {
     "rows_backward_cluster_by_segment_plain" of "f32" "f16" "bf16" for 90;
     "rows_backward_cluster_by_segment_piecewise" of "f32" "f16" "bf16" for 90;
     "rows_backward_cluster_by_segment" of "f32" "f16" "bf16" for 90;
+    "rows_backward_lines_of_segments" of "f32" "f16" "bf16" for 80;
+    "rows_backward_cluster_lines_of_segments" of "f32" "f16" "bf16" for 90;
     "rows_backward_across_runs_plain" of "f32" "f16" "bf16" for 80;
     "rows_backward_across_runs_piecewise" of "f32" "f16" "bf16" for 80;
     "rows_backward_across_runs" of "f32" "f16" "bf16" for 80;

@@ -42,7 +42,7 @@ impl Module {
 }
 
 /// The families of kernels.
-const FAMILIES: [&str; 162] = [
+const FAMILIES: [&str; 172] = [
     "rows_forward_lanes",
     "rows_forward_lanes_wide",
     "rows_forward_block",
@@ -92,6 +92,14 @@ const FAMILIES: [&str; 162] = [
     "rows_forward_by_segment_any",
     "rows_forward_cluster_by_segment_piecewise",
     "rows_forward_cluster_by_segment_any",
+    "rows_forward_lines_piecewise",
+    "rows_forward_lines_any",
+    "rows_forward_cluster_lines_piecewise",
+    "rows_forward_cluster_lines_any",
+    "rows_forward_lines_of_segments_piecewise",
+    "rows_forward_lines_of_segments_any",
+    "rows_forward_cluster_lines_of_segments_piecewise",
+    "rows_forward_cluster_lines_of_segments_any",
     "rows_forward_across_runs_piecewise",
     "rows_forward_across_runs_any",
     "rows_forward_pieces_piecewise",
@@ -159,6 +167,8 @@ const FAMILIES: [&str; 162] = [
     "rows_backward_cluster_by_segment_plain",
     "rows_backward_cluster_by_segment_piecewise",
     "rows_backward_cluster_by_segment",
+    "rows_backward_lines_of_segments",
+    "rows_backward_cluster_lines_of_segments",
     "rows_backward_across_runs_plain",
     "rows_backward_across_runs_piecewise",
     "rows_backward_across_runs",

@@ -68,6 +68,9 @@ impl Module {
             "rows_forward_by_segment_piecewise" => Some(if kernel.contains("_v4") { 72 } else { 104 }),
             "rows_forward_cluster_by_segment_piecewise" => Some(if kernel.contains("_v4") { 80 } else { 104 }),
             // Rows stay in shared memory.
+            "rows_backward_lines_of_segments" if more > 0 && !is_f16 => Some(72),
+            lines if lines.contains("_lines") && lines.ends_with("_piecewise") => Some(56),
+            lines if lines.contains("_lines") => Some(64),
             "rows_backward_runs_plain" | "rows_backward_cluster_runs_plain" => Some(48),
             "rows_backward_runs_piecewise" => Some(56),
             "rows_backward_runs" | "rows_backward_cluster_runs_piecewise" | "rows_backward_cluster_runs" => Some(64),

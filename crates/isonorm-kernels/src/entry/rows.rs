@@ -13,7 +13,7 @@ use crate::rows::by_column::ByColumn;
 use crate::rows::by_segment::BySegment;
 use crate::rows::each::{self, Each};
 use crate::rows::epilogue::{Added, Any, Masked, Piecewise, Plain};
-use crate::rows::forward::{self, Of, later, pieces};
+use crate::rows::forward::{self, Of, later, lines, pieces};
 use crate::rows::gather;
 use crate::rows::list::{backward_kernels, forward_kernels, sweep_kernels};
 use crate::rows::long::{self, long_down, long_shared};

@@ -20,6 +20,7 @@ use super::by_segment::BySegment;
 use super::each::{Each, ROW_BYTES, each};
 use super::epilogue::{Added, Any, Class, Epilogue, Masked, Piecewise, Plain};
 use super::forward::later::{STAY, later};
+use super::forward::lines::{self, lines};
 use super::forward::pieces::pieces;
 use super::forward::{Args, Of, Spec, forward};
 use super::list::{backward_kernels, forward_kernels, sweep_kernels};
@@ -102,7 +103,7 @@ impl Key {
     pub fn max_threads(&self) -> u32 {
         let small = self.width == Width::Vector && self.class != Class::Any && self.accesses <= 2;
         let small = small && self.pass == Pass::Forward && matches!(self.owner, Owner::Lanes(_) | Owner::Block);
-        let small = small && self.sharing != Sharing::AcrossRuns;
+        let small = small && self.sharing != Sharing::AcrossRuns && !self.is_of_lines();
         // Sums over rows, two for each element, and z behind a ReLU; of rows and their columns apart they are those of other blocks.
         let most_accesses = match self.class {
             Class::Plain => 3,
@@ -195,7 +196,19 @@ impl Key {
     /// Whether warps have lines of a row in shared memory, as many as there is room for.
     pub fn is_of_lines(&self) -> bool {
         let holds = matches!(self.owner, Owner::Block | Owner::Blocks);
-        self.pass == Pass::Backward && self.sharing == Sharing::ByRun && holds
+        match (self.pass, self.sharing) {
+            (Pass::Backward, Sharing::ByRun) => holds,
+            (_, Sharing::ByRun | Sharing::Segmented) => holds && self.ahead && self.accesses == 1,
+            _ => false,
+        }
+    }
+
+    /// Places of shared memory that an access to a line takes there, of elements of so many bytes.
+    pub fn places(&self, element_bytes: u32) -> u32 {
+        match self.pass {
+            Pass::Forward => lines::PLACES,
+            Pass::Backward => by_run::places(self.class, element_bytes),
+        }
     }
 
     /// Whether threads have the same columns of all rows.
@@ -211,6 +224,7 @@ impl Key {
     /// Whether rows come ahead to shared memory.
     pub fn has_slots(&self) -> bool {
         let to_shared = self.pass == Pass::Backward || self.spans_blocks() || self.is_of_segments();
+        let to_shared = to_shared || self.is_of_lines();
         self.ahead && !self.is_long() && self.owner != Owner::Pieces && to_shared
     }
 
@@ -289,7 +303,7 @@ impl Key {
             (Pass::Backward, _) => kept * of_tensor * self.loaded(),
         };
         let sums = match (self.pass, self.sharing) {
-            _ if self.is_of_lines() => by_run::sums_bytes(threads, kept),
+            (Pass::Backward, _) if self.is_of_lines() => by_run::sums_bytes(threads, kept),
             (Pass::Backward, Sharing::BySegment) => by_segment::sums_bytes(threads, self.accesses),
             (Pass::Backward, Sharing::AcrossRuns) => across_runs::sums_bytes(threads, self.accesses),
             _ if self.is_apart() => apart::bytes(threads, self.most_access_elements()),

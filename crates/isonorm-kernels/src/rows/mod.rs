@@ -41,6 +41,7 @@ pub mod halves;
 pub mod key;
 pub mod known;
 pub(crate) mod lanes;
+pub mod lines;
 pub(crate) mod list;
 pub mod long;
 pub mod parameters;

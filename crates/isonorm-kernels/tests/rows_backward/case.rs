@@ -3,7 +3,7 @@
 use isonorm_kernels::grid::message_words;
 use isonorm_kernels::interpreter::{Buffers, Launch};
 use isonorm_kernels::rows::access::Width;
-use isonorm_kernels::rows::backward::{Args, by_run};
+use isonorm_kernels::rows::backward::Args;
 use isonorm_kernels::rows::key::{Kernel, Key};
 use isonorm_kernels::rows::parameters::{Affine, Sharing};
 use isonorm_kernels::rows::ring::MOST_SLOTS;
@@ -101,7 +101,7 @@ impl<T: Data> Case<T> {
             blocks,
             slots: match kernel.key.least_slots() {
                 _ if kernel.key.is_apart() => 1 << (columns % 5),
-                _ if kernel.key.is_of_lines() => LINES * by_run::places(kernel.key.class, size_of::<T>() as u32),
+                _ if kernel.key.is_of_lines() => LINES * kernel.key.places(size_of::<T>() as u32),
                 0 => 0,
                 least => (least + columns as u32 % MOST_SLOTS).min(MOST_SLOTS),
             },

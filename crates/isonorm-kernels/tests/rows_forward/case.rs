@@ -6,6 +6,7 @@ use isonorm_kernels::rows::Data;
 use isonorm_kernels::rows::access::Width;
 use isonorm_kernels::rows::forward::Args;
 use isonorm_kernels::rows::key::Kernel;
+use isonorm_kernels::rows::lines::lines_of_run;
 use isonorm_kernels::rows::long::long_down::moments_bytes;
 use isonorm_kernels::rows::long::long_shared::TILES;
 use isonorm_kernels::rows::parameters::{Affine, Sharing};
@@ -13,6 +14,7 @@ use isonorm_kernels::rows::ring::MOST_SLOTS;
 use isonorm_kernels::rows::running::Running;
 use isonorm_kernels::rows::segments::Segments;
 use isonorm_kernels::rows::team::Owner;
+use isonorm_kernels::simt::WARP;
 use isonorm_math::Activation;
 
 pub const EPS: f32 = 1e-5;
@@ -150,10 +152,18 @@ impl<T: Data> Case<T> {
         self.blocks * (self.rows as u32).div_ceil(self.kernel.key.teams(self.threads)).min(2)
     }
 
-    /// What shared memory has room for: nothing where threads go down columns, and all tiles where rows are there whole.
+    /// Lines of each warp, where warps have such.
+    fn lines(&self) -> u32 {
+        let of_run = self.run as u32 / self.kernel.key.access_elements(size_of::<T>() as u32);
+        let lines = self.runs() as u32 * lines_of_run(of_run);
+        lines.div_ceil(self.blocks * self.threads / WARP)
+    }
+
+    /// What shared memory has room for: nothing where threads go down columns, and all tiles or lines where rows are there whole.
     fn kept(&self) -> u32 {
         let key = &self.kernel.key;
         match key.owner {
+            _ if key.is_of_lines() => self.lines() * key.places(size_of::<T>() as u32),
             _ if key.is_down_columns() => 0,
             _ if key.is_whole() => TILES,
             _ => self.kept,
@@ -170,6 +180,7 @@ impl<T: Data> Case<T> {
             return anywhere && self.gap == 0 && self.run == self.columns;
         }
         let whole_runs = self.kernel.key.sharing != Sharing::ByRun || self.run.is_multiple_of(lanes);
+        let whole_runs = whole_runs && (!self.kernel.key.is_of_lines() || self.columns.is_multiple_of(self.run));
         self.kernel
             .key
             .fits(self.columns as u64, (self.threads, self.blocks), bytes as u32)

@@ -39,6 +39,12 @@ fn named<T: Rounding>(family: &str, name: &str) -> Kernel<Args<T>> {
 /// Row lengths at the ends of what a kernel holds.
 fn lengths<T: Rounding>(kernel: &Kernel<Args<T>>, threads: u32) -> Vec<usize> {
     let bytes = size_of::<T>() as u32;
+    if kernel.key.is_of_lines() {
+        // Of three runs: an access, a line, one and a quarter, and four.
+        return [3, 96, 120, 360]
+            .map(|accesses| accesses * (16 / size_of::<T>()))
+            .into();
+    }
     let shape = (threads, Case::new(*kernel, threads, 1).blocks);
     let fitting: Vec<usize> = (1..40_000)
         .filter(|&columns| kernel.key.fits(columns, shape, bytes))
@@ -155,6 +161,30 @@ fn every_activation_with_every_residual() {
     }
 }
 
+/// What is usual has code of its own.
+fn every_activation_of_lines<T: Rounding>() {
+    for kernel in short_kernels::<T>().filter(|kernel| kernel.key.is_of_lines()) {
+        for activation in ACTIVATIONS.into_iter().filter(|&a| kernel.key.class.has(a)) {
+            for (weight, bias) in [(true, true), (false, true), (false, false)] {
+                let columns = lengths(&kernel, 64)[2];
+                let mut case = Case::new(kernel, 64, columns);
+                (case.activation, case.weight, case.bias, case.run) = (activation, weight, bias, columns / 3);
+                check(&case, &input(&case, |random| random.f32() * 4.0 - 2.0));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_activation_of_lines_f32() {
+    every_activation_of_lines::<f32>();
+}
+
+#[test]
+fn every_activation_of_lines_bf16() {
+    every_activation_of_lines::<Bf16>();
+}
+
 #[test]
 fn every_activation_is_somewhere() {
     for activation in ACTIVATIONS {
@@ -247,6 +277,8 @@ fn the_first_element_may_lie_far_off() {
     let plain = [
         ("rows_forward_lanes", "layer_lanes4_v2", 32),
         ("rows_forward_block", "layer_block_v2", 512),
+        ("rows_forward_lines_any", "layer_block_v1_ahead", 480),
+        ("rows_forward_cluster_lines_piecewise", "layer_blocks_v1_ahead", 480),
     ];
     for (family, name, columns) in plain {
         for off in [10.0, 1e4, 1e15] {
@@ -279,8 +311,13 @@ fn constant_rows_give_exactly_the_bias() {
 #[test]
 fn nan_and_infinity_stay_in_their_row() {
     for bad in [f32::NAN, f32::INFINITY] {
-        for (name, columns) in [("layer_lanes4_v2", 32), ("rms_lanes8_v3", 96), ("layer_warp_v3", 320)] {
-            let case = Case::new(named::<f32>("rows_forward_lanes", name), 64, columns);
+        for (family, name, columns) in [
+            ("rows_forward_lanes", "layer_lanes4_v2", 32),
+            ("rows_forward_lanes", "rms_lanes8_v3", 96),
+            ("rows_forward_lanes", "layer_warp_v3", 320),
+            ("rows_forward_lines_piecewise", "layer_block_v1_ahead", 480),
+        ] {
+            let case = Case::new(named::<f32>(family, name), 64, columns);
             let spoilt = columns + 8;
             let mut input = input(&case, |random| random.f32());
             let good = run(&case, &input);
@@ -336,7 +373,7 @@ fn results_may_replace_their_inputs() {
     }
 }
 
-/// Every element is read once, but for the first of a row, which each thread takes as shift.
+/// Every element is read once, but for the first of a row, which each thread takes as shift, or an access of it.
 #[test]
 fn traffic_is_what_has_to_be() {
     for kernel in short_kernels::<f32>() {
@@ -347,6 +384,7 @@ fn traffic_is_what_has_to_be() {
         let tensor = (4 * case.rows * columns) as u64;
         let threads = case.rows as u64 * u64::from(kernel.key.team_threads(64, case.blocks));
         let extra = match kernel.key.op {
+            Op::Layer if kernel.key.is_of_lines() => 16 * threads,
             Op::Layer => 4 * threads,
             _ => 0,
         };

@@ -79,7 +79,7 @@ fn channels_of_any_size_are_held() {
             "rows_each_any",
         ),
         ("batchnorm x=64x1024x14x14 pass=eval", "rows_each_piecewise"),
-        // Forward, as they come where whole accesses have one weight: in registers, in shared memory, in those of a cluster's blocks.
+        // Forward, as they come where whole accesses have one weight: short ones in registers or in shared memory, others as lines of warps.
         (
             "groupnorm x=16x1280x16x16 groups=32 dtype=bf16",
             "rows_forward_runs_piecewise",
@@ -90,25 +90,33 @@ fn channels_of_any_size_are_held() {
         ),
         (
             "groupnorm x=64x256x56x56 groups=32 dtype=bf16",
-            "rows_long_runs_piecewise",
+            "rows_forward_lines_piecewise",
         ),
         (
-            "groupnorm x=64x256x56x56 groups=32 dtype=bf16 act=relu",
-            "rows_long_runs_piecewise",
+            "groupnorm x=64x256x56x56 groups=32 dtype=bf16 act=gelu",
+            "rows_forward_lines_any",
         ),
-        ("batchnorm x=1x4096x112x112 dtype=bf16", "rows_long_runs_piecewise"),
+        ("batchnorm x=1x4096x112x112 dtype=bf16", "rows_forward_lines_piecewise"),
         (
-            "groupnorm x=16x320x64x64 groups=32 dtype=bf16",
-            "rows_forward_cluster_runs_plain",
+            "groupnorm x=8x512x64x64 groups=32",
+            "rows_forward_cluster_lines_piecewise",
         ),
-        ("groupnorm x=8x512x64x64 groups=32", "rows_forward_cluster_runs_plain"),
-        // A smooth activation leaves sums time to travel, if there are several rows for each team.
         (
             "groupnorm x=8x512x64x64 groups=32 dtype=bf16 act=silu",
+            "rows_forward_cluster_lines_any",
+        ),
+        // Of runs shorter than a line of a warp most lanes had nothing; a smooth activation leaves sums time to travel, if there are several rows for
+        // each team.
+        (
+            "groupnorm x=64x2048x8x8 groups=4 dtype=bf16",
+            "rows_forward_cluster_runs_plain",
+        ),
+        (
+            "groupnorm x=256x2048x8x8 groups=4 dtype=bf16 act=silu",
             "rows_forward_chip_runs_any",
         ),
         (
-            "groupnorm x=2x320x64x64 groups=32 dtype=bf16 act=silu",
+            "groupnorm x=16x2048x8x8 groups=4 dtype=bf16 act=silu",
             "rows_forward_cluster_runs_any",
         ),
     ] {

@@ -199,3 +199,38 @@ fn columns_are_strips_where_the_gpu_is_new_enough_and_a_strip_is_worth_it() {
     let old = GpuPlan::new(&desc, &gpu("a100")).expect("a valid problem");
     assert_eq!(old.name(), "tiles", "{old}");
 }
+
+/// Segments stay in shared memory as lines of warps where another row comes while one is worked on; backward only behind a smooth activation.
+#[test]
+fn rows_of_segments_stay_in_shared_memory() {
+    for (problem, family) in [
+        (
+            "batchnorm x=64x256x56x56 dtype=bf16 act=relu",
+            "rows_forward_cluster_lines_of_segments_piecewise",
+        ),
+        (
+            "batchnorm x=64x256x56x56 dtype=bf16 act=silu",
+            "rows_forward_cluster_lines_of_segments_any",
+        ),
+        (
+            "batchnorm x=8x256x64x64 dtype=f16 act=silu",
+            "rows_forward_lines_of_segments_any",
+        ),
+        (
+            "batchnorm x=64x512x28x28 dtype=bf16 act=silu pass=backward",
+            "rows_backward_cluster_lines_of_segments",
+        ),
+    ] {
+        let plan = plan(problem);
+        assert_eq!((plan.name(), plan.kernels()[0].family), ("rows/runs", family), "{plan}");
+        assert_eq!(plan.kernels().len(), 1, "{plan}");
+    }
+    for other in [
+        "batchnorm x=64x64x112x112 dtype=bf16 act=silu",
+        "batchnorm x=64x256x56x56 dtype=bf16 act=silu pass=backward",
+        "batchnorm x=64x512x28x28 dtype=bf16 act=relu pass=backward",
+        "batchnorm x=64x256x56x56 dtype=bf16 act=relu residual=add",
+    ] {
+        assert_ne!(plan(other).name(), "rows/runs");
+    }
+}

@@ -129,7 +129,8 @@ fn there_are_as_many_clusters_as_run_at_once() {
     for problem in [
         "layernorm x=4096x16384 pass=backward",
         "layernorm x=100000x65536 dtype=bf16 pass=backward act=gelu",
-        "groupnorm x=8x512x64x64 groups=32",
+        // Runs shorter than a line of a warp.
+        "groupnorm x=256x4096x4x4 groups=1",
     ] {
         let gpu = gpu("h200");
         for cluster_sms in [120, 8] {

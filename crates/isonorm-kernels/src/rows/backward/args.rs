@@ -94,6 +94,21 @@ impl<T> Args<T> {
 }
 
 impl<T: Data> Args<T> {
+    /// Writes the gradients of the row's weight and bias.
+    ///
+    /// # Safety
+    ///
+    /// As said there; one thread a row.
+    #[inline(always)]
+    pub(super) unsafe fn leave_row(&self, row: u64, [of_g, of_gx]: [f32; 2]) {
+        for (base, sum) in [(self.dweight, of_gx), (self.dbias, of_g)] {
+            if !base.is_null() {
+                // SAFETY: the caller's: a number for each row.
+                unsafe { self.leave_gradient(base, row, sum) };
+            }
+        }
+    }
+
     /// Writes a gradient of weight or bias, in the parameters' type.
     ///
     /// # Safety

@@ -14,8 +14,8 @@
 //!
 //! The gradients of weight and bias are sums over rows: a team adds up its own in registers, a block those of its teams, and
 //! [`gather`](super::gather) those of blocks, or clusters, in a fixed order. Where runs of columns share a weight and bias, see
-//! [`by_run`], whose rows stay in shared memory, [`across_runs`] and [`by_segment`]; where a row has one of its own, [`segmented`]. Rows of runs that are
-//! longer are for [`gradients_of_pieces`]. With few rows, blocks that have columns compute these gradients, see [`apart`](mod@apart).
+//! [`by_run`], whose rows stay in shared memory, [`across_runs`] and [`by_segment`]; where a row has one of its own, [`segmented`], or `by_run` too. Rows of
+//! runs that are longer are for [`gradients_of_pieces`]. With few rows, blocks that have columns compute these gradients, see [`apart`](mod@apart).
 
 pub mod across_runs;
 pub mod apart;

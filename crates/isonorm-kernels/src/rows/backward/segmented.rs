@@ -111,7 +111,7 @@ impl<T: Data, S: Spec<Team: Team, Map = Segmented>, const V: usize> Work<T, S, V
                     _ => walk.finish_apart(loaded, normalizer, |_| z, |_| of_x, row),
                 }
                 if team.rank() == 0 {
-                    walk.leave_row(sums, row);
+                    walk.args.leave_row(row, sums);
                 }
             }
         }
@@ -301,21 +301,5 @@ impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {
                 }
             }
         });
-    }
-
-    /// Writes the gradients of the row's weight and bias.
-    ///
-    /// # Safety
-    ///
-    /// See [`Args`]; one thread a row.
-    #[inline(always)]
-    pub(super) unsafe fn leave_row(&self, [of_g, of_gx]: [f32; 2], row: u64) {
-        let args = self.args;
-        for (base, sum) in [(args.dweight, of_gx), (args.dbias, of_g)] {
-            if !base.is_null() {
-                // SAFETY: the caller's: a number for each row.
-                unsafe { args.leave_gradient(base, row, sum) };
-            }
-        }
     }
 }

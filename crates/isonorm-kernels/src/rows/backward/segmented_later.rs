@@ -112,7 +112,7 @@ pub unsafe fn segmented_later<T: Data, S: Spec<Team = Chip, Map = Segmented>, co
                     false => walk.finish_apart(&loaded, normalizer, |_| z, |_| of_x, row),
                 }
                 if team.rank() == 0 {
-                    walk.leave_row(sums, row);
+                    walk.args.leave_row(row, sums);
                 }
             }
         }

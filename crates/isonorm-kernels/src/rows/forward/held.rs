@@ -45,10 +45,19 @@ impl<T: Data, A: Access> First<T, A> {
         }
     }
 
+    /// All of the first access.
+    #[inline(always)]
+    pub(super) fn of_access(access: A::Raw<T>) -> Self {
+        Self {
+            access,
+            ..Self::nothing()
+        }
+    }
+
     /// The mean of the first access, with the row's first element instead of those that are others': nearer to the row's mean than that one.
     /// Of equal numbers exactly that number; the first, if the sum is no number.
     #[inline(always)]
-    fn mean_of_access(self) -> f32 {
+    pub(super) fn mean_of_access(self) -> f32 {
         let numbers = A::unpack::<T>(self.access);
         let first = match A::WIDTH {
             Width::Ragged => self.elements[0].to_acc(),

@@ -8,12 +8,13 @@
 //!
 //! A team walks over its rows; it may have just one, as the multiprocessor has other teams to go on with while one waits. What all rows share stays
 //! in its registers, and with [`Spec::AHEAD`] the next row is on its way while this one is reduced: to registers, or, where the blocks of a cluster
-//! wait for each other, several to shared memory. Where blocks of the whole chip do, see [`later`].
+//! wait for each other, several to shared memory. Where blocks of the whole chip do, see [`later`]; longer rows of runs stay in shared memory, see [`lines`](mod@lines).
 
 mod finish;
 mod held;
 mod kind;
 pub mod later;
+pub mod lines;
 pub mod pieces;
 
 use core::marker::PhantomData;

@@ -49,6 +49,8 @@ impl Key {
             _ if self.owner == Owner::Each => "",
             Sharing::ByColumn if self.width == Width::Ragged => "_ragged_by_column",
             Sharing::ByColumn => "",
+            Sharing::ByRun if self.pass == Pass::Forward && self.is_of_lines() => "_lines",
+            Sharing::Segmented if self.is_of_lines() => "_lines_of_segments",
             Sharing::ByRun => "_runs",
             Sharing::BySegment => "_by_segment",
             Sharing::AcrossRuns => "_across_runs",

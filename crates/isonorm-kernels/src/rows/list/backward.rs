@@ -96,6 +96,12 @@ macro_rules! backward_kernels {
             "rows_backward_cluster_runs" by by_run {
                 layer_blocks_v1_ahead: Centred, Blocks, Vectors, 1, ByRun, Any, false, true;
             }
+            "rows_backward_lines_of_segments" by by_run {
+                layer_block_v1_ahead: Centred, Block, Vectors<true>, 1, Segmented, Any, false, true;
+            }
+            "rows_backward_cluster_lines_of_segments" by by_run {
+                layer_blocks_v1_ahead: Centred, Blocks, Vectors<true>, 1, Segmented, Any, false, true;
+            }
             "rows_backward_cluster" by backward {
                 layer_blocks_v2_ahead: Centred, Blocks, Vectors, 2, ByColumn, Any, true, true;
                 rms_blocks_v2_ahead: Uncentred, Blocks, Vectors, 2, ByColumn, Any, true, true;

@@ -185,6 +185,30 @@ macro_rules! forward_kernels {
                 layer_block_v2: Centred, Block, Vectors, 2, ByRun, Any, true, false;
                 layer_block_v4: Centred, Block, Vectors, 4, ByRun, Any, true, false;
             }
+            "rows_forward_lines_piecewise" by lines {
+                layer_block_v1_ahead: Centred, Block, Vectors, 1, ByRun, Piecewise, false, true;
+            }
+            "rows_forward_lines_any" by lines {
+                layer_block_v1_ahead: Centred, Block, Vectors, 1, ByRun, Any, false, true;
+            }
+            "rows_forward_cluster_lines_piecewise" by lines {
+                layer_blocks_v1_ahead: Centred, Blocks, Vectors, 1, ByRun, Piecewise, false, true;
+            }
+            "rows_forward_cluster_lines_any" by lines {
+                layer_blocks_v1_ahead: Centred, Blocks, Vectors, 1, ByRun, Any, false, true;
+            }
+            "rows_forward_lines_of_segments_piecewise" by lines {
+                layer_block_v1_ahead: Centred, Block, Vectors<true>, 1, Segmented, Piecewise, false, true;
+            }
+            "rows_forward_lines_of_segments_any" by lines {
+                layer_block_v1_ahead: Centred, Block, Vectors<true>, 1, Segmented, Any, false, true;
+            }
+            "rows_forward_cluster_lines_of_segments_piecewise" by lines {
+                layer_blocks_v1_ahead: Centred, Blocks, Vectors<true>, 1, Segmented, Piecewise, false, true;
+            }
+            "rows_forward_cluster_lines_of_segments_any" by lines {
+                layer_blocks_v1_ahead: Centred, Blocks, Vectors<true>, 1, Segmented, Any, false, true;
+            }
             "rows_forward_across_runs_piecewise" by forward {
                 layer_block_v2: Centred, Block, Vectors, 2, AcrossRuns, Piecewise, false, false;
                 layer_block_v4: Centred, Block, Vectors, 4, AcrossRuns, Piecewise, false, false;

@@ -147,6 +147,11 @@ pub(super) fn plan(
     let (first, later): (Vec<_>, Vec<_>) = held.iter().partition(|(name, _)| {
         (by_segment.is_empty() || before.contains(name)) && (runs.is_empty() || *name != "rows/chip")
     });
+    let (before_others, runs) = match runs::come_first(&rows) {
+        true => (runs, Vec::new()),
+        false => (Vec::new(), runs),
+    };
+    aligned.planned(before_others);
     if given {
         aligned.ways(&rows, held, Width::Ragged);
     } else if rows.may_be_vectors() {

@@ -14,6 +14,7 @@ use super::super::choice::Planned;
 use super::super::occupancy::PARTS_OF_SM;
 use super::super::tuning::{self, FEW_ACCESSES, Registers, SEGMENTS};
 use super::registers::{CLUSTERS, Choice, kernel, teams};
+use super::runs;
 use super::{Backward, Forward, GpuProperties, Listed, Parameters, Rows, Schedule, Work};
 use crate::plan::explain::counted;
 use crate::{DType, Geometry, NormDesc};
@@ -34,7 +35,12 @@ pub(in super::super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties
 
 /// Those whose threads access segments so.
 fn of_width(rows: &Rows<'_>, width: Width) -> Vec<Planned> {
-    let mut plans: Vec<Planned> = Vec::new();
+    // Backward, lines gained nothing but where slopes take time.
+    let suits_lines = rows.pass == Pass::Forward || !Class::Piecewise.has(rows.activation);
+    let mut plans: Vec<Planned> = match width {
+        Width::Vector if suits_lines => runs::of_runs(rows),
+        _ => Vec::new(),
+    };
     let kernels = rows.kernels(width);
     let owned_alike = |listed: &Listed| kernels.iter().find(|other| other.key.owner == listed.key.owner);
     // Those with the least code for nothing come first.
@@ -197,6 +203,26 @@ pub(super) fn tuning(rows: &Rows<'_>) -> &'static Registers {
 
 fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Planned {
     let teams = teams(rows, choice, tuning(rows), kept);
+    Planned {
+        name: match choice.listed.key.owner {
+            Owner::Block => "rows/block",
+            Owner::Blocks => "rows/blocks",
+            _ => "rows/chip",
+        },
+        shape: shape(choice, teams, kept),
+        nanoseconds: tuning::with_activation(
+            nanoseconds(rows, choice, kept),
+            rows.pass,
+            rows.activation,
+            rows.bytes(),
+        ),
+        schedule: schedule(rows, choice, kept),
+    }
+}
+
+/// The one kernel, where shared memory has room for so much.
+pub(super) fn schedule(rows: &Rows<'_>, choice: Choice, kept: u32) -> Schedule {
+    let teams = teams(rows, choice, tuning(rows), kept);
     let kernel = kernel(rows, choice, teams, kept);
     let work = match rows.pass {
         Pass::Forward => Work::Forward(Forward {
@@ -210,22 +236,13 @@ fn planned(rows: &Rows<'_>, choice: Choice, kept: u32) -> Planned {
             ..rows.backward(rows.rows)
         }),
     };
-    Planned {
-        name: match choice.listed.key.owner {
-            Owner::Block => "rows/block",
-            Owner::Blocks => "rows/blocks",
-            _ => "rows/chip",
-        },
-        shape: shape(choice, teams, kept),
-        nanoseconds: nanoseconds(rows, choice, kept),
-        schedule: Schedule {
-            kernels: vec![kernel],
-            work,
-            workspace_bytes: 0,
-            running_bytes: 0,
-            messages: choice.messages(rows, teams),
-            again_bytes: 0,
-        },
+    Schedule {
+        kernels: vec![kernel],
+        work,
+        workspace_bytes: 0,
+        running_bytes: 0,
+        messages: choice.messages(rows, teams),
+        again_bytes: 0,
     }
 }
 

@@ -19,6 +19,7 @@ use isonorm_kernels::tiles::{Kind, THREADS, message_words, strips};
 use super::choice::Planned;
 use super::occupancy::blocks_per_sm;
 use super::rows::{Running, VECTOR_BYTES, gather, running};
+use super::tuning;
 use super::{GpuProperties, Kernel, Messages, REGION_BYTES, Schedule, Work};
 use crate::{Activation, DType, Geometry, NormDesc};
 
@@ -125,7 +126,10 @@ pub(super) fn plans(desc: &NormDesc, g: &Geometry, gpu: &GpuProperties) -> Resul
             _ => NAME,
         },
         shape: choice.to_string(),
-        nanoseconds: choice.nanoseconds,
+        nanoseconds: match problem.inner {
+            1 => choice.nanoseconds,
+            _ => tuning::with_activation(choice.nanoseconds, problem.pass, problem.activation, problem.bytes()),
+        },
         schedule: schedule(&problem, choice),
     };
     Ok(Plans {
