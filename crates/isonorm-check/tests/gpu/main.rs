@@ -116,10 +116,17 @@ fn rows_of_all_lengths_have_a_team_each() {
 /// Plans of the problems by name, which are then computed.
 fn long_rows(gpu: &GpuProperties, problems: &[(&str, &str)]) {
     let cases = parsed(problems.iter().map(|(problem, _)| format!("{problem} seed=5")));
-    for (case, (_, name)) in cases.iter().zip(problems) {
+    let name = |case: &Case| {
         let plan = GpuPlan::new(&case.desc, &gpu.clone().into()).expect("valid");
-        assert_eq!(plan.name(), *name, "{plan}");
-    }
+        plan.name().to_string()
+    };
+    let planned: Vec<_> = problems
+        .iter()
+        .zip(&cases)
+        .map(|((p, _), case)| (*p, name(case)))
+        .collect();
+    let wanted: Vec<_> = problems.iter().map(|(p, name)| (*p, name.to_string())).collect();
+    assert_eq!(planned, wanted);
     for mut engine in interpreters(gpu) {
         let report = check(&mut engine, "long rows", &cases);
         assert_eq!(report.skipped(), 0, "{report}");
@@ -134,11 +141,11 @@ fn long_rows_in_blocks_clusters_and_the_grid() {
         ("layernorm x=5x8200 dtype=f32 act=gelu residual=add", "rows/alone"),
         ("layernorm x=2x16000 dtype=f32 act=silu residual=add", "rows/grid"),
         ("layernorm x=5x20000 dtype=f32", "rows/blocks"),
-        // Without parameters, by the kernels for runs.
-        ("layernorm x=5x20000 dtype=f32 affine=none", "rows/blocks"),
+        // Without parameters, as a run.
+        ("layernorm x=5x20000 dtype=f32 affine=none", "rows/runs"),
         (
             "groupnorm x=2x2x128x160 groups=2 affine=none dtype=bf16 act=silu",
-            "rows/blocks",
+            "rows/runs",
         ),
         ("rmsnorm x=5x20000 dtype=bf16 residual=stream", "rows/alone"),
         ("layernorm x=1x70000 dtype=f32 residual=stream", "rows/grid"),
@@ -156,14 +163,17 @@ fn long_rows_in_blocks_clusters_and_the_grid() {
         ("rmsnorm x=1x80000 dtype=f32", "rows/pieces"),
         ("layernorm x=1x110000 dtype=f32 data=offset:1000", "rows/pieces"),
         ("rmsnorm x=1x230000 dtype=bf16 param=bf16 act=tanh", "rows/grid"),
-        ("groupnorm x=3x8x50x50 groups=2 dtype=f32 act=silu", "rows/blocks"),
+        ("groupnorm x=3x8x50x50 groups=2 dtype=f32 act=silu", "rows/runs"),
+        // Of runs shorter than a line of a warp.
+        ("groupnorm x=3x625x4x4 groups=1 dtype=f32 act=silu", "rows/blocks"),
+        ("groupnorm x=5x1500x4x4 groups=1 dtype=f32", "rows/blocks"),
         (
             "groupnorm x=3x8x50x50 groups=2 dtype=f32 act=silu residual=add",
             "rows/blocks",
         ),
-        ("groupnorm x=5x6x64x64 groups=1 dtype=f32", "rows/blocks"),
-        ("groupnorm x=3x2x152x152 groups=2 dtype=f16", "rows/blocks"),
-        ("groupnorm x=1x6x112x112 groups=1 dtype=f32", "rows/blocks"),
+        ("groupnorm x=5x6x64x64 groups=1 dtype=f32", "rows/runs"),
+        ("groupnorm x=3x2x152x152 groups=2 dtype=f16", "rows/runs"),
+        ("groupnorm x=1x6x112x112 groups=1 dtype=f32", "rows/runs"),
         ("groupnorm x=1x6x160x160 groups=1 dtype=f32", "rows/pieces"),
         ("layernorm x=5x10000 dtype=f32 pass=backward", "rows/apart"),
         ("layernorm x=5x10000 dtype=f32 inplace=yes pass=backward", "rows/blocks"),
@@ -188,9 +198,8 @@ fn the_whole_chip_holds_rows() {
         "layernorm x=1x40000 dtype=f32 data=offset:1000",
         "rmsnorm x=4x40000 dtype=bf16 param=bf16",
         "layernorm x=3x40000 dtype=f16",
-        "layernorm x=2x40000 dtype=bf16 affine=none",
-        "groupnorm x=2x8x50x50 groups=1 dtype=f32",
-        "groupnorm x=2x2x152x152 groups=2 dtype=f16",
+        "groupnorm x=2x1250x4x4 groups=1 dtype=f32",
+        "groupnorm x=2x2888x4x4 groups=2 dtype=f16",
         "layernorm x=4x12000 dtype=f32 pass=backward",
         "layernorm x=3x12000 dtype=f32 affine=none pass=backward",
         "rmsnorm x=5x20000 dtype=bf16 param=bf16 residual=stream pass=backward",
