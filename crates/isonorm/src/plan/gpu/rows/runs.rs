@@ -12,7 +12,7 @@ use isonorm_kernels::simt::WARP;
 
 use super::super::choice::Planned;
 use super::super::occupancy::PARTS_OF_SM;
-use super::super::tuning::{self, LEAST_BYTES, RUNS, Registers, Runs};
+use super::super::tuning::{LEAST_BYTES, RUNS, Runs};
 use super::registers::{self, CLUSTERS, Choice, teams};
 use super::segments::{self, of_teams};
 use super::{Listed, Parameters, Rows, VECTOR_BYTES, backward, running};
@@ -141,7 +141,7 @@ fn shapes(rows: &Rows<'_>, listed: &'static Listed) -> Vec<Shape> {
 fn planned(rows: &Rows<'_>, shape: Shape) -> Option<Planned> {
     let Shape { choice, lines, places } = shape;
     let Choice { listed, blocks, .. } = choice;
-    let teams = teams(rows, choice, registers_of(rows), places);
+    let teams = teams(rows, choice, segments::tuning(rows), places);
     let is_alone = teams < rows.rows && teams * u64::from(blocks) <= u64::from(rows.gpu.sms);
     let is_behind_slopes = (rows.pass, listed.key.class) == (Pass::Backward, Class::Any);
     if is_alone && !(is_behind_slopes && rows.parameters.sharing == Sharing::ByRun) {
@@ -155,17 +155,9 @@ fn planned(rows: &Rows<'_>, shape: Shape) -> Option<Planned> {
         schedule: match rows.pass {
             _ if rows.parameters.sharing == Sharing::Segmented => segments::schedule(rows, choice, places),
             Pass::Forward => running::added(rows, registers::with_slots(rows, choice, places)),
-            Pass::Backward => backward::with_slots(rows, choice, registers_of(rows), places),
+            Pass::Backward => backward::with_slots(rows, choice, segments::tuning(rows), places),
         },
     })
-}
-
-/// Nothing is summed over rows.
-fn registers_of(rows: &Rows<'_>) -> &'static Registers {
-    match rows.pass {
-        Pass::Forward => &tuning::FORWARD,
-        Pass::Backward => &tuning::BACKWARD_ROWS,
-    }
 }
 
 /// What was found for the direction.

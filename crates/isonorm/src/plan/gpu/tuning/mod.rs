@@ -161,6 +161,12 @@ pub(super) const BACKWARD: Registers = Registers {
     least_rows: 2,
 };
 
+/// The backward pass, where nothing is summed over rows.
+pub(super) const BACKWARD_ROWS: Registers = Registers {
+    least_rows: 1,
+    ..BACKWARD
+};
+
 /// How long channels of N, C, spatial take with a smooth activation, in percent of estimates that do not know of one: of 16 bits an element, and of 32;
 /// forward and backward.
 const SMOOTH: [[u64; 2]; 2] = [[124, 106], [133, 100]];
@@ -172,12 +178,6 @@ pub(super) fn with_activation(nanoseconds: u64, pass: Pass, activation: Activati
     }
     nanoseconds * SMOOTH[usize::from(pass == Pass::Backward)][usize::from(bytes == 4)] / 100
 }
-
-/// The backward pass, where nothing is summed over rows.
-pub(super) const BACKWARD_ROWS: Registers = Registers {
-    least_rows: 1,
-    ..BACKWARD
-};
 
 /// The backward pass over few rows, by blocks that have strips of columns beside those that have rows.
 pub(super) struct Apart {
