@@ -7,7 +7,7 @@ use isonorm_math::{Activation, Brief, Real};
 use super::access::{Access, Data};
 use super::lanes::{Lanes, rotated, unrolled};
 use super::parameters::{Map, Parameters};
-pub(super) use super::written_out::WrittenOut;
+pub(crate) use super::written_out::WrittenOut;
 use crate::simt;
 
 /// The activation as a kernel is told it.
@@ -191,7 +191,7 @@ impl Told {
 
     /// Of the smooth ones, one that there is code of its own for.
     #[inline(always)]
-    pub(super) fn written_out(self) -> Option<WrittenOut> {
+    pub(crate) fn written_out(self) -> Option<WrittenOut> {
         match self.kind {
             kind::SILU => Some(WrittenOut::Silu),
             kind::GELU => Some(WrittenOut::Gelu),

@@ -10,11 +10,11 @@
 use isonorm_math::{Normalizer, Real};
 
 pub use super::Args;
-use super::segmented::{OfX, Preactivation, Rows, normalized, slope};
+use super::segmented::{OfX, Preactivation, Rows, normalized, slope, written_out};
 use super::sums::Numbers;
 use super::{coefficients, normalizer};
 use crate::rows::access::{Access, Data};
-use crate::rows::epilogue::{Class, Epilogue};
+use crate::rows::epilogue::{Class, Epilogue, WrittenOut};
 use crate::rows::forward::Spec;
 use crate::rows::lanes::{FourPairs, Lanes};
 use crate::rows::lines::{Lines, OfRuns, Runs};
@@ -178,7 +178,31 @@ impl<'a, T: Data, S: Spec<Team: Team>> Held<'a, T, S> {
     /// The thread's weighted sums of g and of g times the distance from the mean, but for the weight of a single run. Those of pieces are kept.
     #[inline(always)]
     unsafe fn sums(&self, normalizer: Normalizer<f32>, parameters: &OfRuns, half: u32) -> [f32; 2] {
-        let (told, centre) = (self.args.activation, normalizer.centre);
+        let told = self.args.activation;
+        // SAFETY: the caller's. What is usual is looked up once a row.
+        unsafe {
+            match (S::Epilogue::CLASS, told.written_out()) {
+                (Class::Any, Some(WrittenOut::Silu)) => self.sums_as(normalizer, parameters, half, |z, dy| {
+                    written_out(WrittenOut::Silu, z, dy)
+                }),
+                (Class::Any, Some(WrittenOut::Gelu)) => self.sums_as(normalizer, parameters, half, |z, dy| {
+                    written_out(WrittenOut::Gelu, z, dy)
+                }),
+                _ => self.sums_as(normalizer, parameters, half, |z, dy| slope::<T, S>(z, dy, told)),
+            }
+        }
+    }
+
+    /// The same, where g is that of z and dy.
+    #[inline(always)]
+    unsafe fn sums_as(
+        &self,
+        normalizer: Normalizer<f32>,
+        parameters: &OfRuns,
+        half: u32,
+        g: impl Fn(Numbers<T, S>, Numbers<T, S>) -> Numbers<T, S>,
+    ) -> [f32; 2] {
+        let centre = normalizer.centre;
         let keeps = !self.is_one() && self.leaves();
         let mut own = [0.0; 2];
         self.lines.each_piece(|piece| {
@@ -194,7 +218,7 @@ impl<'a, T: Data, S: Spec<Team: Team>> Held<'a, T, S> {
                 let distance = x.map(|x| x - centre);
                 // SAFETY: the same.
                 let dy = unsafe { LinesOf::<T, S>::numbers(has, LinesOf::<T, S>::tensor(line, 1)) };
-                let g = slope::<T, S>(z.of(distance), dy, told);
+                let g = g(z.of(distance), dy);
                 if Self::HAS_SLOPES {
                     // SAFETY: dy has been read; the places are this thread's.
                     unsafe { g.keep(Shared::at(LinesOf::<T, S>::tensor(line, 1).byte_offset()), 0, WARP) };

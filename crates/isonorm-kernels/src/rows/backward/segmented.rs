@@ -7,7 +7,7 @@ use super::Work;
 use super::held::{Loaded, Walk};
 use super::sums::Numbers;
 use crate::rows::access::{Access, Data};
-use crate::rows::epilogue::{Apart, Class, Epilogue, Told};
+use crate::rows::epilogue::{Apart, Class, Epilogue, Told, WrittenOut};
 use crate::rows::forward::later::RawOf;
 use crate::rows::forward::{PlaceOf, Spec};
 use crate::rows::lanes::{Lanes, total, unrolled};
@@ -184,6 +184,12 @@ pub(super) fn slope<T: Data, S: Spec>(z: Numbers<T, S>, dy: Numbers<T, S>, told:
     }
     let [slope] = S::Epilogue::derivative::<T, _, _>([z], told);
     slope.zip(dy, |slope, dy| slope * dy)
+}
+
+/// The same of one activation.
+#[inline(always)]
+pub(super) fn written_out<L: Lanes>(f: WrittenOut, z: L, dy: L) -> L {
+    z.zip(dy, |z, dy| f.slope(z) * dy)
 }
 
 impl<T: Data, S: Spec<Team: Team>, const V: usize> Walk<'_, T, S, V> {

@@ -108,7 +108,7 @@ impl Exchange {
     /// The totals of what was sent last: thread `u` has that of column `u`, with the same bits in all blocks.
     #[inline(always)]
     pub fn receive(&self, own: [f32; 2]) -> [f32; 2] {
-        let thread = simt::thread_index();
+        let thread = simt::opaque(simt::thread_index());
         if self.blocks == 1 || thread >= self.columns {
             return own;
         }

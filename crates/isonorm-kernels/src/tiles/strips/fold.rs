@@ -41,7 +41,8 @@ pub(super) unsafe fn pairs<L: Lanes, S: Spec>(sums: [L; 2], tiling: &Tiling) -> 
             }
         }
     }
-    let thread = simt::thread_index();
+    // Opaque, here and where totals are received: which threads have a column would be known, and kept in a register, from the first strip on.
+    let thread = simt::opaque(simt::thread_index());
     // SAFETY: written before the barrier, here and below.
     let of = |column: u32| [0, MOST_COLUMNS].map(|kind| unsafe { simt::shared_load(SUMS.offset(kind + column)) });
     let mut sums = [0.0; 2];

@@ -8,7 +8,7 @@ use isonorm_math::Real;
 use super::exchange::Exchange;
 use super::{MOST_COLUMNS, OF_COLUMNS, PARTS, Strip, THREADS, Walk, fold, head_bytes, slot, tell};
 use crate::rows::access::Data;
-use crate::rows::epilogue::{Class, Epilogue};
+use crate::rows::epilogue::{Class, Epilogue, WrittenOut};
 use crate::rows::lanes::{Lanes, unrolled};
 use crate::rows::parameters::at_least_one;
 use crate::simt::{self, Shared};
@@ -99,7 +99,11 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
             // SAFETY: as above.
             unsafe {
                 let mut held = self.hold(&walk.strip::<S>(own, N as u32));
-                let sums = self.sums(&walk.strip::<S>(own, N as u32), &mut held, set(own_set));
+                let strip = walk.strip::<S>(own, N as u32);
+                let sums = match self.is_silu() {
+                    true => self.sums(&strip, &mut held, set(own_set), |z| WrittenOut::Silu.slopes_in_turn(z)),
+                    false => self.sums(&strip, &mut held, set(own_set), |z| self.slopes(z)),
+                };
                 let sums = fold::pairs::<T::Lanes, S>(sums, &args.tiling);
                 exchange.send(sums);
                 // What comes while others send.
@@ -132,7 +136,13 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     leave::<T>(args.dbias, place, of_g, args.as_data);
                 }
                 let coming = walk.has(number).then(|| walk.strip::<S>(number, N as u32));
-                self.finish(&walk.strip::<S>(own, N as u32), (&held, newest), coming, set(own_set));
+                let (strip, loaded) = (walk.strip::<S>(own, N as u32), (&held, newest));
+                match self.is_silu() {
+                    true => self.finish(&strip, loaded, coming, set(own_set), |z| {
+                        WrittenOut::Silu.slopes_in_turn(z)
+                    }),
+                    false => self.finish(&strip, loaded, coming, set(own_set), |z| self.slopes(z)),
+                }
                 weight = next.weight;
                 own_set = 1 - own_set;
             }
@@ -294,20 +304,31 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         Map { centre, scale, shift }
     }
 
+    /// Whether the activation is a SiLU, which has loops of its own: chosen among the others for every access, it would take longer.
+    #[inline(always)]
+    fn is_silu(&self) -> bool {
+        matches!(S::Epilogue::CLASS, Class::Any) && matches!(self.args.activation.written_out(), Some(WrittenOut::Silu))
+    }
+
+    /// Slopes of whatever the activation is.
+    #[inline(always)]
+    fn slopes(&self, z: T::Lanes) -> T::Lanes {
+        S::Epilogue::derivative_in_turn::<T, _>(z, self.args.activation)
+    }
+
     /// g of an access.
     #[inline(always)]
-    fn gradient(&self, loaded: &Loaded, map: &Map<T::Lanes>) -> T::Lanes {
+    fn gradient(loaded: &Loaded, map: &Map<T::Lanes>, slope: impl Fn(T::Lanes) -> T::Lanes) -> T::Lanes {
         let dy = T::unpack(loaded.dy);
         if !S::Epilogue::CLASS.has_slopes() {
             return dy;
         }
-        let slope = S::Epilogue::derivative_in_turn::<T, _>(map.apply(T::unpack(loaded.x)), self.args.activation);
-        dy.zip(slope, |dy, slope| dy * slope)
+        dy.zip(slope(map.apply(T::unpack(loaded.x))), |dy, slope| dy * slope)
     }
 
     #[inline(always)]
-    fn add(&self, sums: &mut [T::Lanes; 2], loaded: &Loaded, map: &Map<T::Lanes>) {
-        let g = self.gradient(loaded, map);
+    fn add(sums: &mut [T::Lanes; 2], loaded: &Loaded, map: &Map<T::Lanes>, slope: impl Fn(T::Lanes) -> T::Lanes) {
+        let g = Self::gradient(loaded, map, slope);
         let distance = T::unpack(loaded.x).zip(map.centre, |x, centre| x - centre);
         sums[0] = sums[0].zip3(g, distance, |sum, g, d| Real::mul_add(g, d, sum));
         sums[1] = sums[1].zip(g, |sum, g| sum + g);
@@ -321,6 +342,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         (held, mut newest): (&[Loaded; N], [Loaded; AT_ONCE as usize]),
         coming: Option<Strip>,
         told: Shared<f32>,
+        slope: impl Fn(T::Lanes) -> T::Lanes + Copy,
     ) {
         let walk = &self.walk;
         // SAFETY: told before a barrier; here and below places that the strip has.
@@ -335,14 +357,14 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     if is_more {
                         newest[k] = self.pass_again(strip, access - AT_ONCE);
                     }
-                    self.store(strip, access, &loaded, (&map, of_dx));
+                    self.store(strip, access, &loaded, (&map, of_dx), slope);
                 });
                 left -= AT_ONCE;
             }
             let first = strip.passing + strip.kept;
             unrolled::<N>(|k| {
                 if (k as u32) < strip.held {
-                    self.store(strip, first + k as u32, &held[k], (&map, of_dx));
+                    self.store(strip, first + k as u32, &held[k], (&map, of_dx), slope);
                 }
             });
             let is_next = coming.filter(|coming| coming.kept > 0);
@@ -354,7 +376,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     if let Some(coming) = is_next {
                         self.fetch_one(&coming, kept);
                     }
-                    self.store(strip, strip.passing + kept, &loaded, (&map, of_dx));
+                    self.store(strip, strip.passing + kept, &loaded, (&map, of_dx), slope);
                     kept += 1;
                 }
                 simt::copy_commit();
@@ -370,16 +392,18 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         strip: &Strip,
         access: u32,
         loaded: &Loaded,
-        (map, [slope, constant]): (&Map<T::Lanes>, [T::Lanes; 2]),
+        (map, [of_distance, constant]): (&Map<T::Lanes>, [T::Lanes; 2]),
+        slope: impl Fn(T::Lanes) -> T::Lanes,
     ) {
         let (args, walk) = (self.args, &self.walk);
         if args.dx.is_null() {
             return;
         }
-        let g = self.gradient(loaded, map);
-        let of_x = T::unpack(loaded.x)
-            .zip(map.centre, |x, centre| x - centre)
-            .zip3(slope, constant, Real::mul_add);
+        let g = Self::gradient(loaded, map, slope);
+        let of_x =
+            T::unpack(loaded.x)
+                .zip(map.centre, |x, centre| x - centre)
+                .zip3(of_distance, constant, Real::mul_add);
         let dx = g.zip3(map.scale, of_x, Real::mul_add);
         // SAFETY: the caller's; each place belongs to one thread.
         unsafe {

@@ -25,7 +25,13 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
 
     /// The thread's sums of g · (x − mean) and of g.
     #[inline(always)]
-    pub(super) unsafe fn sums(&self, strip: &Strip, held: &mut [Loaded; N], told: Shared<f32>) -> [T::Lanes; 2] {
+    pub(super) unsafe fn sums(
+        &self,
+        strip: &Strip,
+        held: &mut [Loaded; N],
+        told: Shared<f32>,
+        slope: impl Fn(T::Lanes) -> T::Lanes + Copy,
+    ) -> [T::Lanes; 2] {
         // SAFETY: told before a barrier; the strip has what is loaded.
         unsafe {
             let map = self.map(told);
@@ -41,21 +47,28 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                 let (mut access, mut part) = (0, 0);
                 while part < PARTS {
                     wait(part);
-                    self.add_kept(&mut sums, &map, strip, part, &mut ahead);
+                    self.add_kept(&mut sums, &map, strip, part, &mut ahead, slope);
                     part += 1;
-                    access = self.add_passing(&mut sums, &map, strip, [access, strip.passed(part)], &mut passing);
+                    access = self.add_passing(
+                        &mut sums,
+                        &map,
+                        strip,
+                        [access, strip.passed(part)],
+                        &mut passing,
+                        slope,
+                    );
                 }
             } else {
                 unrolled::<PARTS>(|part| {
                     wait(part);
-                    self.add_kept(&mut sums, &map, strip, part, &mut ahead);
+                    self.add_kept(&mut sums, &map, strip, part, &mut ahead, slope);
                 });
-                self.add_passing(&mut sums, &map, strip, [0, strip.passing], &mut passing);
+                self.add_passing(&mut sums, &map, strip, [0, strip.passing], &mut passing, slope);
             }
             unrolled::<N>(|k| {
                 if (k as u32) < strip.held {
                     held[k] = Self::masked(held[k], self.bits(&held[k], &map));
-                    self.add(&mut sums, &held[k], &map);
+                    Self::add(&mut sums, &held[k], &map, slope);
                 }
             });
             sums
@@ -96,6 +109,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         strip: &Strip,
         part: usize,
         ahead: &mut [[u32; 4]; MOST_AHEAD],
+        slope: impl Fn(T::Lanes) -> T::Lanes + Copy,
     ) {
         let [mut kept, end] = self.walk.part(strip.kept, part);
         while kept < end {
@@ -111,7 +125,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                     let [_, dy] = self.slots(kept);
                     simt::shared_store_128(dy, loaded.dy);
                 }
-                self.add(sums, &loaded, map);
+                Self::add(sums, &loaded, map, slope);
             }
             kept += 1;
         }
@@ -126,6 +140,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
         strip: &Strip,
         [first, end]: [u32; 2],
         passing: &mut [Loaded; AT_ONCE as usize],
+        slope: impl Fn(T::Lanes) -> T::Lanes + Copy,
     ) -> u32 {
         let mut access = first;
         while access < end {
@@ -142,7 +157,7 @@ impl<T: Data, S: Spec, const N: usize> Pass<'_, T, S, N> {
                         simt::store_8_again(self.sign(access + k as u32), bits);
                     }
                 }
-                self.add(sums, &loaded, map);
+                Self::add(sums, &loaded, map, slope);
             });
             access += AT_ONCE;
         }
